@@ -37,7 +37,7 @@ from penstock.task_options import declared_options
 from penstock.telemetry.events import JobsEnqueued, Stream
 from penstock.values import limits, parse
 from penstock.values.actor import named_actor
-from penstock.values.fork_safety import cached_property, forget_after_fork
+from penstock.values.fork_safety import cached_property, register_reset_after_fork
 from penstock.values.ids import checked_id
 from penstock.values.lazy_import import Lazy
 from penstock.values.parse import QueueLimit, checked, read_queues
@@ -106,9 +106,9 @@ class Penstock(Pipelines, Operating):
         self._prepared = False
         self._lock = threading.Lock()
         self._relay: Relay | None = None
-        forget_after_fork(self)
+        register_reset_after_fork(self)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: replace the lock and the relay, which may be in use by a thread of the parent."""
         self._lock = threading.Lock()
         # Kept and never used: without a reference to it, Python would close the parent's connection.

@@ -17,7 +17,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from penstock.errors import AppClosed
-from penstock.values.fork_safety import forget_after_fork, refuse_copy
+from penstock.values.fork_safety import refuse_copy, register_reset_after_fork
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -45,7 +45,7 @@ class AsyncBridge:
         self._pool: ThreadPoolExecutor | None = None
         self.closings = 0
         """How often the bridge was closed: a caller that waits over several calls notices a close by it."""
-        forget_after_fork(self)
+        register_reset_after_fork(self)
 
     async def run(self, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         call = functools.partial(copy_context().run, work, *args, **kwargs)
@@ -75,7 +75,7 @@ class AsyncBridge:
             pool = self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="penstock-door")
         return pool
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         self._pool = None
 
     async def run_apart(self, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -160,7 +160,7 @@ class Job(JobAttributes, Generic[R]):
 
     @property
     def status(self) -> JobStatus:
-        return self._standing().status
+        return self._state().status
 
     async def status_async(self) -> JobStatus:
         return await self._host.bridge.run(lambda: self.status)
@@ -298,9 +298,9 @@ class Job(JobAttributes, Generic[R]):
         if row is None:
             raise missing(self.id)
         status, attempt, progress, message, reason = row
-        stands = JobStatus.stored(status)
-        why = Reason.stored(reason) if reason and stands.terminal else None
-        return JobUpdate(stands, attempt, progress, message, why)
+        current = JobStatus.stored(status)
+        why = Reason.stored(reason) if reason and current.terminal else None
+        return JobUpdate(current, attempt, progress, message, why)
 
     @property
     def _database(self) -> Database:
@@ -308,25 +308,25 @@ class Job(JobAttributes, Generic[R]):
         self._host.prepare()
         return self._host.database
 
-    def _standing(self) -> JobState:
-        standing = self._database.read(job_records.standing, self.id)
-        if standing is None:
+    def _state(self) -> JobState:
+        state = self._database.read(job_records.state_of, self.id)
+        if state is None:
             raise missing(self.id)
-        return standing
+        return state
 
     def _look(self) -> JobState:
         """The state of the job; of a success also the task, by which the result is read."""
-        standing = self._standing()
-        if self._task is None and standing.status is JobStatus.SUCCEEDED:
+        state = self._state()
+        if self._task is None and state.status is JobStatus.SUCCEEDED:
             row = self._database.read(lambda tx: tx.row(job_records.DESCRIPTION, id=self.id))
             self._task = self._host.find_task(row[0]) if row else None
-        return standing
+        return state
 
-    def _value(self, standing: JobState) -> R:
+    def _value(self, state: JobState) -> R:
         self._read = None
-        if standing.status is not JobStatus.SUCCEEDED:
-            raise JobFailed(self.id, standing.reason or standing.status, standing.error)
-        text = standing.output or "null"
+        if state.status is not JobStatus.SUCCEEDED:
+            raise JobFailed(self.id, state.reason or state.status, state.error)
+        text = state.output or "null"
         if self._task is None:
             return tags.read(loads(text))  # type: ignore[return-value]
         return self._task.codec.decode_result(text)  # type: ignore[no-any-return]

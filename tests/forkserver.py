@@ -21,7 +21,8 @@ from penstock.runtime.liveness import host_identity
 from tests.servers.child import die_with_parent
 
 SHARED_MEMORY = "PENSTOCK_TEST_HEARTH"
-"""A folder: processes that are given the same see at once when one of them is killed. Without, nobody sees anybody."""
+"""A folder: processes that are given the same see at once when one of them is killed. Without it, no process sees
+another."""
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     ["pytest", "penstock.cli", "tests.forkserver", "tests.preloaded", "tests.process.scenes"]

@@ -1,7 +1,7 @@
 """`penstock worker --autoreload`: starts the worker again when a source file changes, for development.
 
-The worker is a process of its own. Before it is started again it is told twice to stop, so that it waits for nothing:
-what it had in hand is given back, and spends nothing.
+The worker is a process of its own. Before it is started again it gets two stop signals, so that it does not wait for
+its handlers: it gives its jobs back, and they spend nothing.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class Reloader:
         while True:
             seen = source_times(self.folder)
             self.child = subprocess.Popen(self.command)
-            if self.stop_signal is not None:  # while there was no worker, or an old one
+            if (
+                self.stop_signal is not None
+            ):  # the stop was requested while there was no worker, or for an old one
                 self.child.send_signal(self.stop_signal)
             changed = self._changed(seen)
             if changed is None and not self.stopping and self.child.wait() != 0:
@@ -71,7 +73,7 @@ class Reloader:
                 changed = self._changed(seen, alone=True)
             if changed is None:
                 code = self.child.wait()
-                return code if code >= 0 else 128 - code  # as a shell tells of a signal
+                return code if code >= 0 else 128 - code  # the exit code that a shell shows for a signal
             err.print(f"penstock: {changed} has changed; starting again", markup=False)
             self._end_child()
 
@@ -98,7 +100,7 @@ class Reloader:
 
 
 def source_times(folder: Path) -> dict[str, int]:
-    """When each Python file below the folder was last changed, without environments and hidden folders."""
+    """The time of the last change of each Python file below the folder, without environments and hidden folders."""
     return dict(_files(str(folder)))
 
 

@@ -48,8 +48,8 @@ class PipeSafeConsole(Console):
 
 
 def _open_missing_streams() -> None:
-    """Open streams that were closed at the start (`2>&-`, some daemons): their file numbers would be reused, by the
-    database file."""
+    """Open streams that were closed at the start (`2>&-`, some daemons): the database file would else get their file
+    numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as we live
@@ -61,7 +61,7 @@ UNBOUNDED = 10_000
 
 
 def _width() -> int | None:
-    """The width of lines; as wide as the terminal is if there is none."""
+    """The width of lines; None: that of the terminal."""
     if sys.stdout.isatty():
         return None
     wanted = os.environ.get("COLUMNS", "")
@@ -86,7 +86,7 @@ def called_as(program: str) -> None:
 
 
 def as_typed(words: str) -> str:
-    """The sentence with its commands as they are typed here: a project's program needs no app argument."""
+    """The sentence with commands as the user types them: a project's own program needs no app argument."""
     program = _names["program"]
     return words if program == "penstock" else COMMAND.sub(f"{program} ", words).replace(" MODULE:APP", "")
 
@@ -159,7 +159,7 @@ def one_line(error: BaseException) -> str:
 
 
 def debugging() -> bool:
-    """Whether tracebacks are wanted; the root command's --debug says so."""
+    """True if tracebacks are wanted: the root command has the option --debug."""
     return _modes["debug"]
 
 

@@ -22,12 +22,12 @@ _default: list[Penstock] = []
 
 
 def use_by_default(app: Penstock) -> None:
-    """Set the app for commands that name none, for frameworks."""
+    """Set the app for commands that name none; frameworks call this."""
     _default[:] = [app]
 
 
 def find_app(target: str | None, database: str | None = None) -> Penstock:
-    """The app that was named, or an app without tasks on the database that was named."""
+    """The app that the command names, or an app without tasks on the database that it names."""
     if _default and not target and not database:
         return _default[0]
     target = target or os.environ.get(VARIABLE)

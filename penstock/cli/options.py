@@ -31,7 +31,7 @@ Why = Annotated[str | None, typer.Option("--why", help="why, for the audit trail
 
 
 def acting(by: str | None, why: str | None) -> Acting:
-    """Name the user of the command line as the actor."""
+    """Set the actor of the command's acts: the one that is named, else the user of the command line."""
     return Acting(by if by is not None else this_process(), why)
 
 
@@ -44,7 +44,8 @@ def acting_on(app: str | None, database: str | None, by: str | None, why: str | 
 
 @contextmanager
 def opened(app: str | None, database: str | None, *, checked: bool = True) -> Iterator[Penstock]:
-    """The app a command works on, closed at the end. `checked`: its schema is there; it is never changed."""
+    """The app that a command works on; it is closed at the end. `checked`: refuse if its schema is missing or old; the
+    schema is never changed."""
     found = find_app(app, database)
     try:
         _refuse_missing_file(found)
@@ -56,7 +57,7 @@ def opened(app: str | None, database: str | None, *, checked: bool = True) -> It
 
 
 def _refuse_missing_file(app: Penstock) -> None:
-    """Looking at a database must not create one."""
+    """Refuse a SQLite file that does not exist: reading a database must not create one."""
     name, dialect = app.database.url.database, app.database.dialect
     if dialect.one_writer and not dialect.in_memory and name and not os.path.exists(name):
         ways = (

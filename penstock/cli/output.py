@@ -42,13 +42,13 @@ COLOURS = {
 
 
 def show_json(value: object) -> None:
-    """One JSON document on stdout; instants are ISO 8601 in UTC."""
+    """Print one JSON document on stdout; instants are ISO 8601 in UTC."""
     written = json.dumps(plain(value), ensure_ascii=False, indent=2, default=str)
     out.print(in_json(written), markup=False)
 
 
 def stream_json(head: Mapping[str, object], name: str, pages: Iterable[Sequence[object]]) -> None:
-    """One JSON object on stdout whose last field is a list that comes in pages; no more than a page is in memory."""
+    """Print one JSON object on stdout whose last field is a list that comes in pages; only one page is in memory."""
     written = json.dumps(plain(head), ensure_ascii=False, indent=2, default=str)
     opened = written.removesuffix("\n}")
     out.print(in_json(f'{opened},\n  "{name}": ['), markup=False, end="")
@@ -77,11 +77,11 @@ def say(words: str) -> None:
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str = "nothing") -> None:
-    """A table; statuses in colour on a terminal. A column whose name ends in " #" holds numbers."""
+    """Print a table, on a terminal with coloured statuses. A column whose name ends in " #" holds numbers."""
     if not rows:
         out.print(empty, markup=False)
         return
-    # What begins a line has no line of its own: it could pose as another row.
+    # The first cell of a row has no line breaks: they could pose as another row.
     cells = [[in_line(str(row[0])), *map(_cell, row[1:])] for row in rows if row]
     if is_compact():
         cells = with_short_ids(cells)
@@ -91,7 +91,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: 
 
 
 def wrapped(words: str, indent: int = 0) -> list[str]:
-    """A sentence in lines as wide as the terminal, less the indent; into a file or a pipe, in one."""
+    """A sentence in lines as wide as the terminal, less the indent; for a file or a pipe, in one line."""
     if not is_compact():
         return [words]
     room = max(20, out.width - indent)
@@ -119,7 +119,7 @@ def when(micros: int | None) -> str:
 
 
 def at(instant: datetime) -> str:
-    """The same of an instant in UTC."""
+    """The same for an instant in UTC."""
     today = datetime.now(UTC)
     if not is_compact() or instant.year != today.year:
         return f"{instant:%Y-%m-%d %H:%M:%S}"
@@ -127,7 +127,7 @@ def at(instant: datetime) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """A length of time in its two largest units."""
+    """A duration in its two largest units."""
     if seconds is None:
         return ""
     if seconds < 60:
@@ -141,7 +141,8 @@ def span(seconds: float | None) -> str:
 
 @contextmanager
 def progress(words: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A progress bar on a terminal, a line at the end elsewhere; call the function with how many more are done."""
+    """A progress bar on a terminal, a line at the end elsewhere. The caller calls the function with the number of
+    further items."""
     done = 0
     columns = (SpinnerColumn(), TextColumn(words), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:

@@ -1,7 +1,8 @@
-"""Tables that fit the terminal: nothing is cut off, no time and no id breaks over two lines.
+"""Tables that fit the terminal: nothing is cut off, and no time or id is broken over two lines.
 
-Where a table is too wide, columns without content are left out, long words go on in the next line, and what still has
-no room stands below its row, under its name. A table that fits, or goes into a file or a pipe, has one line per row.
+If a table is too wide, empty columns are left out, long words are continued in the next line, and columns that still
+have no room are printed below their row, after their name. A table that fits, or goes into a file or a pipe, has one
+line per row.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ WHOLE = frozenset(
 )
 """Columns that are never broken into lines, besides numbers and times."""
 PROSE = frozenset({"error", "detail", "why", "when", "reasons", "reason", "key", "description"})
-"""Columns that need much room, or that most rows leave empty: they are the first to stand below."""
+"""Columns that need much room, or that most rows leave empty: they are printed below first."""
 LEAST, LEAST_PROSE = 10, 24
 """The least width of a column that is broken into lines, unless its content is shorter."""
 INDENT = "    "
@@ -66,7 +67,7 @@ def with_short_ids(rows: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def lay_out(names: Sequence[str], rows: Sequence[Sequence[Text]], width: int) -> list[Text]:
-    """The lines of a table no wider than this, as far as its first column allows."""
+    """The lines of a table that is no wider than this, as far as its first column allows."""
     columns = [
         Column(name.removesuffix(" #"), name.endswith(" #"), [row[index] for row in rows])
         for index, name in enumerate(names)
@@ -82,7 +83,7 @@ def lay_out(names: Sequence[str], rows: Sequence[Sequence[Text]], width: int) ->
 
 
 def _divided(columns: list[Column], width: int) -> tuple[list[Column], list[Column]]:
-    """The columns that stand beside each other, with their widths, and those that stand below."""
+    """The columns that are printed side by side, with their widths, and those that are printed below."""
     if _width([column.natural for column in columns]) <= width:
         for column in columns:
             column.width = column.natural
@@ -100,7 +101,7 @@ def _divided(columns: list[Column], width: int) -> tuple[list[Column], list[Colu
 
 
 def _share(columns: list[Column], width: int) -> None:
-    """Give each column its least, then one more in turn to those that want it."""
+    """Give each column its least width, then one more in turn to those that want it."""
     for column in columns:
         column.width = column.least
     spare = width - _width([column.width for column in columns])
@@ -157,7 +158,7 @@ def _broken(cell: Text, width: int) -> list[Text]:
 
 
 def _fitting(line: str, width: int) -> int:
-    """How many letters of it fit, at least one."""
+    """How many letters of the word fit, at least one."""
     fitting = 1
     while fitting < len(line) and cell_len(line[: fitting + 1]) <= width:
         fitting += 1

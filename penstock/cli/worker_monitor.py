@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LONGEST_PAUSE = 60.0
 """Seconds after which an event loop that has not turned counts as stuck."""
 TURNED = '["turned"]'
-"""The key of the moment, by this host's monotonic clock, when a child's event loop last turned."""
+"""The key under which a child stores the moment when its event loop last turned, by this host's monotonic clock."""
 FRESH = 5.0
 """Seconds for which the state of the queues is cached, however many collectors ask."""
 
@@ -76,7 +76,7 @@ class WorkerMonitor:
         return lambda: counting.put(TURNED, time.monotonic())
 
     def child_ended(self, slot: int) -> None:
-        """Add the counts of a child that ended to those of the supervisor, and clear its slot."""
+        """Add the counts of a child that has ended to those of the supervisor, and clear its slot."""
         with self._lock:
             self._ended = add_up(self._ended, _counts(self._regions[slot]))
             self._regions[slot].clear()
@@ -93,7 +93,7 @@ class WorkerMonitor:
         return ProbeAnswer(200, expose(families(self.numbers())) + self._state_of_queues())
 
     def _state_of_queues(self) -> str:
-        """The metrics of all queues, from the database; a metric also says whether the database answered."""
+        """The metrics of all queues, from the database; one metric says whether the database answered."""
         asked_at, text = self._queues
         if time.monotonic() - asked_at > FRESH:
             try:
@@ -129,7 +129,7 @@ class WorkerMonitor:
         return own + [moment for moment in self._children() if moment is not None]
 
     def _children(self) -> list[float | None]:
-        """When the event loop of each child last turned; None: it has not begun."""
+        """The moment when the event loop of each child last turned; None: it has not begun."""
         with self._lock:
             return [region.read().get(TURNED) for region in self._regions]
 

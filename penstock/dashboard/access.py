@@ -21,7 +21,7 @@ DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
 class Right(StrEnum):
-    """A thing that a viewer may do."""
+    """A right: something that a viewer may do."""
 
     LOOK = "look"
     """See pages."""
@@ -61,7 +61,7 @@ class Viewer:
         return right in self.rights
 
     def only(self, rights: frozenset[Right]) -> Viewer:
-        """The same viewer, with no other rights than these."""
+        """A copy of the viewer that has no other rights than these."""
         return Viewer(self.name, rights.intersection(self.rights))
 
 
@@ -74,11 +74,12 @@ class AccessDecision:
 
 
 Guard = Callable[[Request], Viewer | Response | Awaitable[Viewer | Response | None] | None]
-"""Says who asks. None refuses; a response, such as a redirect to a login, is sent instead."""
+"""Names the viewer of a request. None refuses the request; a response, such as a redirect to a login, is sent
+instead."""
 
 
 def refuses_as_cross_site(request: Request) -> str | None:
-    """The reason why a request that changes something is refused; None if it is from this very site."""
+    """The reason why a request that changes something is refused; None if it comes from a page of the dashboard."""
     if request.is_safe:
         return None
     site = request.headers.get("sec-fetch-site")
@@ -86,9 +87,7 @@ def refuses_as_cross_site(request: Request) -> str | None:
         return None if site == "same-origin" else f"the browser says that it comes from another site ({site})"
     origin = request.headers.get("origin")
     if origin is None:
-        return (
-            "it says neither Sec-Fetch-Site nor Origin. A script sends Origin: the address of the dashboard"
-        )
+        return "it has neither Sec-Fetch-Site nor Origin. A script sends Origin: the address of the dashboard"
     if not request.host or not _is_same(origin, request.host):
         return f"its Origin is {origin}, and this is {request.host}"
     return None

@@ -48,7 +48,7 @@ class DashboardAct:
     right: Right
     perform: Callable[[View, Form], Done]
     further: Callable[[View, Form], Iterable[Right]] = lambda _view, _form: ()
-    """The rights that this form needs beside."""
+    """The rights that this form needs beside `right`."""
 
     def lacking(self, view: View, form: Form) -> Right | None:
         """The first right that the viewer lacks for this form; None: the act may be done."""
@@ -102,7 +102,7 @@ def discard_jobs(view: View, form: Form) -> Done:
 
 
 def rights_on_steps(view: View, form: Form) -> list[Right]:
-    """A job that is a step belongs to its run: to cancel it is an act on the run too."""
+    """The rights for a job that is a step: it belongs to its run, so cancelling it is an act on the run too."""
     return [Right.RUNS] if view.read(are_steps, ids_of(form)) else []
 
 

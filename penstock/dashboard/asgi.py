@@ -1,10 +1,11 @@
 """The ASGI door: FastAPI, Starlette, Litestar, Django, and every server that speaks ASGI.
 
-The handler is synchronous and runs in a thread, so the event loop never waits for the database. The guard, where it is
-a coroutine function, runs on the loop: it may use what lives there.
+The handler is synchronous and runs in a thread, so the event loop never waits for the database. A guard that is a
+coroutine function runs on the loop: it may use objects that belong to the loop.
 
-`/events` is a stream of notices that something has changed: hints, like wake-ups, on which nothing rests. The server
-ends it after a few seconds and when the client leaves, so an open page never holds up a stop for longer.
+`/events` is a stream of notices that something has changed. Like wake-ups they are hints: a page is correct without
+them. The server ends the stream after a few seconds and when the client leaves, so an open page never delays a stop for
+longer.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 STREAM_SECONDS = 3.0
-"""A server that is told to stop waits for open responses: so long at most. Browsers ask for the next one at once."""
+"""Seconds that a stream lasts at most: a server that is told to stop waits for it. Browsers open the next one at
+once."""
 LOOK_EVERY = 0.5
 EVENTS = "/events"
 
@@ -56,7 +58,7 @@ async def serve(handler: AsyncHandler, scope: Scope, receive: Receive, send: Sen
 
 
 async def read_request(scope: Scope, receive: Receive) -> Request:
-    """The request of a scope. The path may hold the mount's own path in front, or not: servers differ."""
+    """Make a request of an ASGI scope. Servers differ: the path may begin with the path of the mount, or not."""
     prefix = str(scope.get("root_path", "")).rstrip("/")
     path = str(scope["path"])
     if prefix and (path == prefix or path.startswith(f"{prefix}/")):
@@ -102,7 +104,8 @@ def _start(status: int, *headers: tuple[str, str]) -> dict[str, object]:
 
 
 async def _stream(handler: AsyncHandler, seen: str, receive: Receive, send: Send) -> None:
-    """Say when something has changed since what the browser has `seen`, as the streams before this one told it."""
+    """Send a notice when something has changed since the stamp that the browser has `seen`, in this stream or in
+    earlier ones."""
     await send(
         _start(
             200,
@@ -133,7 +136,7 @@ async def _left(receive: Receive) -> None:
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    """Answer a server that asks: there is nothing to start or to stop."""
+    """Answer the lifespan messages of a server: there is nothing to start or to stop."""
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":

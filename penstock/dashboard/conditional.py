@@ -1,8 +1,8 @@
-"""Answers a page that is asked for again and again without building it, as long as nothing was committed.
+"""Answers requests for a page without building it again, as long as nothing was committed.
 
-The database has a cheap stamp that changes with every commit (`Dialect.commit_stamp`), which is looked up once a second
-at most. A page that was built at the latest stamp is good for every viewer with the same rights: ten who watch a busy
-installation cost one page a second. Where there is no stamp, each look counts as a change.
+The database has a cheap stamp that changes with every commit (`Dialect.commit_stamp`), which is read once a second at
+most. A page that was built at the latest stamp is good for every viewer with the same rights: ten people who watch a
+busy installation cost one page a second. Where there is no stamp, the page is built each time.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class BuiltPage:
     stamp: str
     at: float
     content: Content | None
-    """Of the latest pages only."""
+    """Kept for the latest pages only."""
 
 
 class Pulse:
-    """The stamp of the database, and the pages that were built at it."""
+    """Reads the stamp of the database, and remembers the pages that were built at it."""
 
     def __init__(self, look: Callable[[], str | None]) -> None:
         self._look = look
@@ -64,7 +64,7 @@ class Pulse:
         """The latest stamp; without one, a text that is new at every look."""
         now = time.monotonic()
         if now - self._looked_at >= LOOK_EVERY:
-            # Two callers at once may both look: neither waits for the other's statement.
+            # Two callers may both read at the same time: neither waits for the other's statement.
             found = self._look()
             with self._lock:
                 self._stamp, self._looked_at = found or f"at {now}", now
@@ -72,15 +72,15 @@ class Pulse:
 
     @property
     def fresh_stamp(self) -> str | None:
-        """The stamp, if it was looked up not long ago."""
+        """The stamp, if it was read not long ago."""
         return self._stamp if time.monotonic() - self._looked_at < LOOK_EVERY else None
 
     def look_again(self) -> None:
-        """After an act: its viewer wants to see it at once."""
+        """Drop the stamp after an act: the viewer wants to see its effect at once."""
         self._looked_at = float("-inf")
 
     def find(self, key: Hashable) -> BuiltPage | None:
-        """The page as it is now, so far as the stamp can tell."""
+        """The page, if it was built at the latest stamp."""
         with self._lock:
             built = self._built.get(key)
         if built is None or time.monotonic() - built.at >= TRUSTED:
@@ -88,7 +88,7 @@ class Pulse:
         return built if built.stamp == self.stamp() else None
 
     def shared(self, key: Hashable, build: Callable[[], BuiltPage]) -> BuiltPage:
-        """The page as it is now, with its content; of several callers one builds it, and the others wait a moment."""
+        """The page with its content. If several callers need it, one builds it and the others wait a moment."""
         with self._lock:
             turn = self._building.setdefault(key, threading.Lock())
         mine = turn.acquire(timeout=LOOK_EVERY)
@@ -102,7 +102,7 @@ class Pulse:
                     self._building.pop(key, None)
 
     def keep(self, key: Hashable, built: BuiltPage) -> BuiltPage:
-        """Remember a page; the contents of the latest ones only."""
+        """Remember a page; only the latest pages keep their content."""
         with self._lock:
             self._built[key] = built
             self._built.move_to_end(key)

@@ -68,7 +68,7 @@ ERRORS: tuple[tuple[type[PenstockError], tuple[int, str]], ...] = (
     (DatabaseUnavailable, (503, "The database cannot be reached")),
     (PenstockError, (400, "This cannot be done")),
 )
-"""Errors that a page tells: the status and the title. The first kind that fits counts."""
+"""Errors that become a page: the status and the title. The first class that fits counts."""
 EVERY_ACT = (*ACTS, *JOB_ACTS, *RUN_ACTS, *SCHEDULE_ACTS)
 STATIC = "/static/"
 ACT = "/act/"
@@ -141,7 +141,7 @@ class Dashboard:
         return await self.app.bridge.run(self.stamp) if fresh is None else fresh
 
     def stamp(self) -> str:
-        """Of the database's commits. Looked up at most once a second, however many pages are open."""
+        """The stamp of the database's commits. Read at most once a second, however many pages are open."""
         return self._pulse.stamp()
 
     def _commit_stamp(self) -> str | None:
@@ -150,7 +150,7 @@ class Dashboard:
 
         return self.app.database.read_briefly(self.app.settings.dashboard_timeout, look)
 
-    # who asks
+    # finding the viewer
 
     def _admit(self, request: Request) -> AccessDecision:
         if self._link is not None:
@@ -224,7 +224,7 @@ class Dashboard:
     def _shield(
         self, request: Request, work: Callable[[], AccessDecision], viewer: Viewer | None = None
     ) -> AccessDecision:
-        """Do something, and answer errors with a page: the host's own handling of errors has no part in this."""
+        """Call a function, and answer its errors with a page: the framework's own error handling is not used."""
         try:
             return work()
         except PenstockError as error:
@@ -330,7 +330,7 @@ class Dashboard:
     def _message(
         self, request: Request, status: int, title: str, words: str, viewer: Viewer | None = None
     ) -> Response:
-        """A page that says one thing, such as why there is no other. A known viewer keeps the navigation."""
+        """A page with one message, such as why there is no other page. A known viewer keeps the navigation."""
         headers = (("Cache-Control", "no-store"), *SECURITY)
         if request.wants_json:
             return as_json({"status": status, "title": title, "message": words}, status).with_headers(
@@ -345,7 +345,7 @@ class Dashboard:
     # acts
 
     def _act(self, request: Request, viewer: Viewer) -> Response:
-        """The way to every act: method, site, size, existence and right are checked here, in this order."""
+        """Perform an act. Method, site, size, existence and right are checked here, in this order."""
         if request.method != "POST":
             return self._message(request, 405, "Not allowed", "An act is asked for with POST.", viewer)
         if (reason := refuses_as_cross_site(request)) is not None:
@@ -373,7 +373,7 @@ class Dashboard:
         return self._done(view, form.get("back"), done)
 
     def _perform(self, act: DashboardAct, view: View, form: Form) -> Done:
-        """Do it under the viewer's name, and once, also if the form comes twice at the same moment."""
+        """Perform the act under the viewer's name, and once, also if the form comes twice at the same moment."""
         once, why = once_of(form), form.get("why")
         if (before := sent_before(view, once)) is not None:
             return before
@@ -406,7 +406,7 @@ def _key(view: View) -> Hashable:
 
 
 def _back(request: Request) -> str | None:
-    """The page from which a form was sent, so far as it says so."""
+    """The page from which a form was sent, if the form says so."""
     try:
         found = request.form().get("back") if request.method == "POST" else None
     except ValueError:
@@ -415,7 +415,7 @@ def _back(request: Request) -> str | None:
 
 
 def _is_navigation(request: Request) -> bool:
-    """True if a person opens or reloads the page: its forms are to have ids of their own, which a copy would not."""
+    """True if a person opens or reloads the page: its forms then get new ids, which a remembered page does not have."""
     return request.headers.get("sec-fetch-mode") == "navigate"
 
 
@@ -426,7 +426,7 @@ def plain_mapping(data: object) -> dict[str, object]:
 
 
 def _file(request: Request) -> Response | None:
-    """A file of the dashboard's own, which everyone may have: the page of a refusal needs its looks too."""
+    """A file of the dashboard itself. Every visitor may load it: a page that refuses also needs the stylesheet."""
     if not request.path.startswith(STATIC) or not request.is_safe:
         return None
     found = assets.asset(request.path.removeprefix(STATIC))
@@ -448,7 +448,7 @@ def _run(found: Any) -> Viewer | Response | None:
 
 
 def _is_path(text: str) -> bool:
-    """True if it is the path of a page here, and no address elsewhere."""
+    """True if this is the path of a page of the dashboard, and not an address elsewhere."""
     return (
         text.startswith("/") and not text.startswith(("//", "/\\")) and text.isascii() and text.isprintable()
     )

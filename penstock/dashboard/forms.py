@@ -57,7 +57,7 @@ def arguments_of(task: Known, form: Mapping[str, object]) -> tuple[list[object],
 
 
 def _read(name: str, given: object, is_text: bool) -> object:
-    """A value of a form is a text; a program may also send the value itself."""
+    """Read a value of a form, which is a text; a program may also send the value itself."""
     if not isinstance(given, str):
         return given
     text = given.replace("\r\n", "\n")

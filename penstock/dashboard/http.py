@@ -47,7 +47,7 @@ class Request:
 
     @property
     def is_safe(self) -> bool:
-        """True if the method changes nothing."""
+        """True if the method only reads."""
         return self.method in SAFE
 
     @property
@@ -94,12 +94,12 @@ class Response:
 
 
 def read_query(text: str) -> dict[str, list[str]]:
-    """The fields of a query string; of an absurd number of them, the first."""
+    """The fields of a query string; if there are absurdly many, only the first."""
     return read_form("&".join(text.split("&", MOST_FIELDS)[:MOST_FIELDS]))
 
 
 def read_form(text: str) -> dict[str, list[str]]:
-    """The fields of a form; refuses an absurd number of them."""
+    """The fields of a form; refused if there are absurdly many."""
     found = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
     return {name: [storable(value) for value in values] for name, values in found.items()}
 
@@ -121,7 +121,7 @@ def address(path: str, query: Mapping[str, object] | None = None) -> str:
 
 
 def redirect(to: str) -> Response:
-    """See another page: after a form, so that a reload does not send it again."""
+    """Redirect to another page after a form, so that a reload does not send the form again."""
     return Response(303, b"", "text/plain; charset=utf-8", (("Location", to),))
 
 

@@ -20,15 +20,16 @@ from penstock.values.parse import parse_seconds
 
 BATCH = 500
 SECONDS = 1.0
-"""So long a batch searches for jobs, at most."""
+"""Seconds that one batch searches for jobs, at most."""
 WORDS = {"retry": "will run again", "cancel": "will end cancelled", "discard": "discarded"}
 
 
 def change_matching(view: View, form: Form) -> Done:
     """Retry, cancel or discard the next batch of the jobs that a filter matches, and say where to go on.
 
-    A caller repeats it with the `after` that it returns, as long as there is `more`. Jobs that are enqueued meanwhile
-    lie on this side of `after` and are left alone. Interrupted, it has done its first batches, and nothing by halves.
+    The caller repeats the act with the `after` that it returns, as long as there is `more`. Jobs that are enqueued
+    meanwhile are newer than `after` and are left alone. An act that is interrupted has done its first batches
+    completely.
     """
     action = text_of(form, "action")
     if action not in WORDS:
@@ -61,7 +62,7 @@ def _change(view: View, action: str, rows: Sequence[JobRow]) -> list[str]:
 
 
 def _retry_steps(view: View, rows: Sequence[JobRow]) -> list[str]:
-    """Steps are done again in a new run that keeps what succeeded, for viewers who may act on runs."""
+    """Do failed steps again in a new run that keeps what succeeded, for viewers who may act on runs."""
     steps: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row.run_id is not None and row.node is not None and view.may(Right.RUNS):
@@ -71,13 +72,13 @@ def _retry_steps(view: View, rows: Sequence[JobRow]) -> list[str]:
         try:
             view.app.run(run).retry_step(node)
         except ActionRefused:
-            continue  # the run goes on, or was revived already
+            continue  # the run is still active, or was revived already
         again += actions.discard(view.app, ids)
     return again
 
 
 def new_job(view: View, form: Form) -> Done:
-    """Enqueue a job of a task: with the arguments in the form, or, of a job by its id, with that job's own."""
+    """Enqueue a job of a task, with the arguments in the form; or repeat a job by its id, with its own arguments."""
     origin = id_of(form) if optional_text(form, "id") else None
     known = None if origin is None else view.read(payload_of, origin)
     if origin is not None and known is None:

@@ -1,6 +1,6 @@
-"""Serves the dashboard on one's own machine: on the loopback address, for the holder of a link that works once.
+"""Serves the dashboard on the user's own machine: on the loopback address, for the holder of a link that works once.
 
-The link's key opens a session (`logins.py`). A request for another host than this one is refused: a page elsewhere
+The link's key opens a session (`logins.py`). A request for another host name is refused, so that a page elsewhere
 cannot reach the server under a name of its own.
 """
 
@@ -26,7 +26,7 @@ REFUSED = b"this server answers on 127.0.0.1 only"
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each request, none of which holds up the end."""
+    """Serves each request in a thread of its own; no thread delays the end of the process."""
 
     daemon_threads = True
     block_on_close = False
@@ -38,12 +38,12 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that leaves in the middle of an answer is no news."""
+        """Ignore a browser that leaves in the middle of an answer."""
 
 
 class _Handler(WSGIRequestHandler):
     def log_message(self, *args: Any) -> None:
-        """Requests are not logged."""
+        """Do not log requests."""
 
 
 class LocalServer:

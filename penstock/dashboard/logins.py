@@ -1,7 +1,7 @@
-"""Logins of the dashboard's own: a password from the settings, and the one-time link of the local server.
+"""The dashboard's own logins: a password from the settings, and the one-time link of the local server.
 
-Secrets are compared in constant time. Failed tries are counted by address, and too many of them are refused for a
-minute without a look at the password; so a password cannot be guessed by trying.
+Secrets are compared in constant time. Failed tries are counted by address; after too many, further tries are refused
+for a minute without a look at the password, so that a password cannot be guessed by trying.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.dashboard.access import EVERY_RIGHT, Viewer
 from penstock.dashboard.http import Request
 
 MOST_FAILURES = 10
-"""In a minute, from one address."""
+"""Failed tries that are allowed in a minute, from one address."""
 MOST_ADDRESSES = 10_000
 MINUTE = 60.0
 COOKIE = "penstock_session"
@@ -69,7 +69,7 @@ class PasswordLogin:
 
 
 class LinkLogin:
-    """A link with a key that works once, and the session that it opens: for the server on one's own machine."""
+    """A link with a key that works once, and the session that it opens: for the server on the user's own machine."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -78,14 +78,14 @@ class LinkLogin:
         self._lock = threading.Lock()
 
     def new_key(self) -> str:
-        """A key for the next link; the one before it works no more."""
+        """Make a key for the next link; the key before it no longer works."""
         key = secrets.token_urlsafe(SESSION_BYTES)
         with self._lock:
             self._key = key.encode()
         return key
 
     def redeem(self, key: str) -> str | None:
-        """The session for a key, which is spent with it; None if it is not the key, or was used before."""
+        """The session for a key, which is then used up; None if the key is wrong, or was used before."""
         with self._lock:
             if self._key is None or not hmac.compare_digest(self._key, key.encode()):
                 return None

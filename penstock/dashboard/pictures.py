@@ -85,7 +85,7 @@ def _span(span: Data) -> TimelineSpan:
 
 
 def _micros(text: str) -> int:
-    """The microseconds of an instant in ISO 8601; 0 for a text that is none."""
+    """The microseconds of an instant in ISO 8601; 0 if the text is not an instant."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -102,4 +102,4 @@ PICTURES: dict[str, object] = {
     "top_of": top_of,
     "lasted": lasted_between,
 }
-"""The names under which templates have them."""
+"""The pictures by the names that templates use."""

@@ -22,7 +22,7 @@ except ImportError as missing:  # pragma: no cover - the extra is installed wher
 TEMPLATES = Path(__file__).parent / "templates"
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 COMMAND = re.compile(r"(?<=: )(penstock [^;`]+)")
-"""A command that advice ends with, or goes on after with a semicolon."""
+"""A command at the end of an advice, or before a semicolon."""
 
 
 def render(template: str, values: Mapping[str, object]) -> bytes:
@@ -72,14 +72,14 @@ def number(value: float | None) -> str:
 
 
 def rate(per_second: float) -> str:
-    """How often something happens: by the second, or by the minute if that is seldom."""
+    """A rate in words: per second, or per minute if it is low."""
     if per_second >= 1 or not per_second:
         return f"{per_second:,.1f}/s" if per_second else "0/s"
     return f"{per_second * MINUTE:,.1f}/min"
 
 
 def short(id: str) -> str:
-    """The end of an id, which tells one job from another at a glance: ids of one second begin alike."""
+    """The end of an id, which tells jobs apart at a glance: ids of the same second begin alike."""
     return f"…{id[-8:]}"
 
 
@@ -88,19 +88,19 @@ def as_json_text(value: object) -> str:
 
 
 def ticked(text: str) -> Svg:
-    """A sentence as HTML, in which what stands between backticks is code, and so is a command after a colon."""
+    """A sentence as HTML: text between backticks becomes code, and so does a command after a colon."""
     text = COMMAND.sub(r"`\1`", text)
     parts = [escape(in_text(part)) for part in re.split(r"`([^`]+)`", text)]
     return Svg("".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts)))
 
 
 def dotted(text: str) -> Svg:
-    """A name as HTML, which is broken after a dot where it is too long for its place."""
+    """A name as HTML, which may be broken after a dot if it is too long for its place."""
     return Svg(escape(in_text(text)).replace(".", ".<wbr>"))
 
 
 def _finalize(value: object) -> object:
-    """Nothing for None; control characters of stored texts are made visible."""
+    """The text, or nothing for None; control characters of stored texts are made visible."""
     if value is None:
         return ""
     return in_text(value) if type(value) is str else value

@@ -22,20 +22,21 @@ if TYPE_CHECKING:
 
 ONCE = "once"
 MARK = f"once-{secrets.token_hex(12)}"
-"""Stands for an id in HTML that was rendered and not yet sent; no stored text can contain it."""
+"""A placeholder for an id in HTML that was rendered and not yet sent; no stored text can contain it."""
 OLDEST_FORM = 7 * 86_400.0
-"""Seconds. Jobs are listed by their ids, which begin with a time: an id from last month would hide its job."""
+"""Seconds for which a form is good. Jobs are listed by their ids, which begin with a time: an id from last month would
+hide its job."""
 _MARKS = re.compile(MARK.encode())
 _VERSION_7 = "7"
 
 
 def with_ids(html: bytes) -> bytes:
-    """The page with an id of its own in each form that makes something."""
+    """Fill in the page: each form that makes something gets an id of its own."""
     return _MARKS.sub(lambda _: new_id().encode(), html)
 
 
 def once_of(form: Form) -> str | None:
-    """The id that the job or run of this form is to have; None: any."""
+    """The id for the job or run of this form; None: any id will do."""
     if optional_text(form, ONCE) is None:
         return None
     id = id_of(form, ONCE)

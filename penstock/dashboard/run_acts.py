@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.dashboard.views import View
 
 CHOICES: dict[str, object] = {"approve": True, "reject": False}
-"""The two answers that most signals are."""
+"""The two answers that most signals have."""
 
 
 def _run(view: View, form: Form) -> Run:
@@ -38,16 +38,18 @@ def resume_run(view: View, form: Form) -> Done:
 
 
 def cancel_run(view: View, form: Form) -> Done:
-    """Start nothing more, tell what runs, and give it up after the grace."""
+    """Cancel the run: start no further step, tell running steps to stop, and give them up after the grace."""
     try:
         done = _run(view, form).cancel(seconds_of(form, "grace", 10.0))
     except CancelConflict as error:
         return Done(str(error), bad=True)
-    return Done("The run is being cancelled." if done else "Its cancel was asked for before.", bad=not done)
+    return Done(
+        "The run is being cancelled." if done else "Its cancellation was requested before.", bad=not done
+    )
 
 
 def signal_run(view: View, form: Form) -> Done:
-    """Give a signal that a step waits for: a value, or without one a choice."""
+    """Give a signal that a step waits for: a value, or the answer of the buttons approve and reject."""
     name, choice, text = text_of(form, "signal"), optional_text(form, "choice"), optional_text(form, "value")
     value = CHOICES[choice] if choice in CHOICES and text is None else json_or_text(text)
     given = _run(view, form).signal(name, value, path_of_form(form))
@@ -60,40 +62,40 @@ def signal_run(view: View, form: Form) -> Done:
 
 
 def revive_run(view: View, form: Form) -> Done:
-    """A new run that keeps what is finished and does the rest again."""
+    """Revive the run: a new run keeps what is finished and does the rest again."""
     definition = "current" if form.get("current") else "own"
     new = _run(view, form).revive(bool(form.get("context")), definition=definition)
     return _new_run("The run goes on as this one, which keeps what was finished.", new)
 
 
 def retry_step(view: View, form: Form) -> Done:
-    """Of all that failed, do one step again."""
+    """Do one failed step again."""
     step = text_of(form, "step")
     new = _run(view, form).retry_step(step)
     return _new_run(f"{step} is done again in this run, which keeps what was finished.", new)
 
 
 def fork_run(view: View, form: Form) -> Done:
-    """A new run that does one step and what depends on it again, and keeps the rest."""
+    """Fork the run: a new run does one step and what depends on it again, and keeps the rest."""
     step = text_of(form, "step")
     new = _run(view, form).fork(step)
     return _new_run(f"{step} and what depends on it is done again in this run, which keeps the rest.", new)
 
 
 def rerun_run(view: View, form: Form) -> Done:
-    """The same again from the beginning, with the arguments it had."""
+    """Repeat the run from the beginning, with the same arguments."""
     return _new_run("This run repeats the other from the beginning.", _run(view, form).rerun())
 
 
 def repeat_run(view: View, form: Form) -> Done:
-    """The same again from the beginning, with other arguments."""
+    """Repeat the run from the beginning, with other arguments."""
     return _new_run(
         "This run repeats the other with new arguments.", _run(view, form).rerun(json_arguments(form))
     )
 
 
 def migrate_run(view: View, form: Form) -> Done:
-    """Go on with the definition that the app has now."""
+    """Continue the run with the definition that the app has now."""
     done = _run(view, form).migrate()
     words = "The run goes on with today's definition." if done else "The run has today's definition already."
     return Done(words, bad=not done)
@@ -136,7 +138,7 @@ RUN_ACTS: tuple[DashboardAct, ...] = (
 
 
 def seconds_of(form: Form, name: str, default: float) -> float:
-    """A field that is a length of time: seconds, or a text such as "5m"."""
+    """A field that is a duration: seconds, or text such as "5m"."""
     given = form.get(name)
     if given in (None, ""):
         return default
@@ -147,7 +149,7 @@ def seconds_of(form: Form, name: str, default: float) -> float:
 
 
 def json_or_text(text: str | None) -> object:
-    """A value as JSON; a text that is none stands for itself, an empty one for nothing."""
+    """A value as JSON; a text that is not JSON stands for itself, an empty one for no value."""
     if text is None:
         return None
     try:
@@ -157,7 +159,7 @@ def json_or_text(text: str | None) -> object:
 
 
 def has_arguments(form: Form) -> bool:
-    """True if the form says with which arguments something is called."""
+    """True if the form has arguments for a call."""
     given = form.get("args")
     return given is not None and (not isinstance(given, str) or bool(given.strip()))
 

@@ -29,25 +29,25 @@ def page_of(name: str) -> str:
 
 
 def pause_schedule(view: View, form: Form) -> Done:
-    """Fire no more until it is resumed, also over deploys."""
+    """Pause the schedule until it is resumed, also across deploys."""
     done = _schedule(view, form).pause(optional_text(form, "why"))
     return Done("The schedule is paused." if done else "The schedule was paused already.", bad=not done)
 
 
 def resume_schedule(view: View, form: Form) -> Done:
-    """Go on with the next tick."""
+    """Resume the schedule; it continues with the next tick."""
     done = _schedule(view, form).resume()
     return Done("The schedule goes on." if done else "The schedule was not paused.", bad=not done)
 
 
 def trigger_schedule(view: View, form: Form) -> Done:
-    """Start one now, beside its ticks."""
+    """Start the job or run now, besides the ticks."""
     started = _schedule(view, form).trigger()
-    return Done("One was started, beside the ticks.", {"started": started.id})
+    return Done("A job or run was started, besides the ticks.", {"started": started.id})
 
 
 def backfill_schedule(view: View, form: Form) -> Done:
-    """Fire the ticks of a time that has passed, as far as they have not fired."""
+    """Fire the ticks of a past period that have not fired."""
     start, end = _instant(form, "start"), _instant(form, "end")
     overlap = optional_text(form, "overlap") or "allow"
     number = _schedule(view, form).backfill(start, end, overlap)
@@ -55,7 +55,7 @@ def backfill_schedule(view: View, form: Form) -> Done:
 
 
 def delete_schedule(view: View, form: Form) -> Done:
-    """Forget a schedule and its ticks; what it has started goes on."""
+    """Delete a schedule and its ticks; jobs and runs that it has started go on."""
     name = text_of(form, "name")
     done = view.app.schedule(name).delete()
     words = f"The schedule {name} was deleted." if done else f"There is no schedule {name}."
@@ -63,7 +63,7 @@ def delete_schedule(view: View, form: Form) -> Done:
 
 
 def create_schedule(view: View, form: Form) -> Done:
-    """Make a schedule. The same form sent again changes nothing; another definition for its name is refused."""
+    """Create a schedule. The same form sent again changes nothing; another definition for its name is refused."""
     target = _target(view, text_of(form, "target"))
     args, kwargs = call_of(form)
     timing = _timing(form)
@@ -86,13 +86,14 @@ def create_schedule(view: View, form: Form) -> Done:
 
 
 def rights_on_calls(_view: View, form: Form) -> list[Right]:
-    """A form that says what is called, or with which arguments, starts work of the viewer's own."""
+    """The right to enqueue, if the form changes what is called or its arguments: that starts work of the viewer's
+    choice."""
     says = optional_text(form, "target") is not None or has_arguments(form)
     return [Right.ENQUEUE] if says else []
 
 
 def edit_schedule(view: View, form: Form) -> Done:
-    """Say some of it anew; it holds from the next tick on."""
+    """Change parts of the definition, from the next tick on."""
     found = _schedule(view, form)
     given = _timing(form) | _options(form) | _changed_bounds(found, _bounds(form))
     if has_arguments(form):
@@ -136,7 +137,7 @@ def _bounds(form: Form) -> dict[str, Any]:
 
 
 def _changed_bounds(known: Schedule, given: dict[str, Any]) -> dict[str, Any]:
-    """The bounds that differ from what the form has shown, which is cut to milliseconds."""
+    """The bounds that the viewer has changed: a form shows them cut to milliseconds."""
     shown = {"start": known.start, "end": known.end}
     return {name: value for name, value in given.items() if _cut(value) != _cut(shown[name])}
 

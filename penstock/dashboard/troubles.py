@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from penstock.operate import doctor
 from penstock.operate.doctor import Check, CheckContext, Finding, Level
-from penstock.values.fork_safety import forget_after_fork
+from penstock.values.fork_safety import register_reset_after_fork
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
@@ -29,7 +29,7 @@ LAST_CHECK = 10.0
 THOROUGH = frozenset({doctor.damaged_rows, doctor.reconciled_tables, doctor.clock})
 QUICK: tuple[Check, ...] = tuple(check for check in doctor.CHECKS if check not in THOROUGH)
 ONLY_ASKED = frozenset({"rows", "reconcilers", "clock", "schema"})
-"""Names of the findings of those."""
+"""The checks of THOROUGH and of the schema, by the names of their findings."""
 PAGES = {
     "processes": "/processes",
     "claims": "/processes",
@@ -64,20 +64,20 @@ class Troubles:
         self._app = app
         self._found: list[Trouble] | None = None
         self._thorough: list[Trouble] = []
-        """Of the checks that are only made when a viewer asks, as they were then."""
+        """The findings of checks that run only when a viewer asks, from the last time."""
         self._due_at = 0.0
-        self.forget()
-        forget_after_fork(self)
+        self.reset_after_fork()
+        register_reset_after_fork(self)
         app.closers.append(self.end)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: the thread that examines is the parent's."""
         self._lock = threading.Lock()
         self._examining: threading.Thread | None = None
         self._is_closing = False
 
     def latest(self) -> list[Trouble] | None:
-        """Findings that are not ok, the worst first; None: the first examination is under way."""
+        """Findings that are not ok, the worst first; None: the first examination is not finished."""
         with self._lock:
             if self._examining is None and time.monotonic() >= self._due_at:
                 self._is_closing = False
@@ -86,14 +86,14 @@ class Troubles:
         return None if self._found is None else [*self._found, *self._thorough]
 
     def end(self) -> None:
-        """When the app is closed: make no further check, and wait for the one that is under way."""
+        """Run no further check, and wait for the one under way: the app is being closed."""
         self._is_closing = True
         examining = self._examining
         if examining is not None:
             examining.join(LAST_CHECK)
 
     def examine(self, checks: Iterable[Check] | None = None) -> list[Trouble]:
-        """Make checks here and now; all of them, if none are given."""
+        """Run checks in this thread; all of them, if none are given."""
         app = self._app
         names = frozenset(app.task_names)
         patient = CheckContext(

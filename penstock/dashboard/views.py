@@ -1,4 +1,5 @@
-"""The values that pages are made of: `View` is a page's request with all that it may use, `Page` its answer."""
+"""The values that pages are made of: `View` is the request for a page with all that the page may use, `Page` its
+answer."""
 
 from __future__ import annotations
 
@@ -32,22 +33,22 @@ and the value."""
 
 
 class NotFound(PenstockError):
-    """There is nothing at this address."""
+    """Raised if there is nothing at this address."""
 
 
 class NotAllowed(PenstockError):
-    """The viewer lacks the right to what is at this address."""
+    """Raised if the viewer lacks the right to the page at this address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A value that may be too large, or not for this viewer. `text` is None if it is hidden."""
+    """A value that may be cut, or hidden from this viewer. `text` is None if it is hidden."""
 
     text: str | None
     cut: bool = False
     """True if there is more than is shown."""
     size: int = 0
-    """Characters of the whole."""
+    """The length of the whole value, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class View:
         return self.viewer.may(Right(right))
 
     def demand(self, right: Right | str) -> None:
-        """Refuse the page to a viewer without this right: a form that could not be sent is not shown."""
+        """Refuse the page to a viewer without this right: a form that the viewer could not send is not shown."""
         if not self.may(right):
             raise NotAllowed(
                 f"This needs the right {Right(right).value!r}, which {self.viewer.name} does not have."
@@ -100,7 +101,7 @@ class View:
         return value[:LONGEST_QUERY] or None
 
     def id(self, name: str) -> str | None:
-        """A field that is an id; None if it is missing, or is none."""
+        """A field that is an id; None if it is missing, or not an id."""
         try:
             return checked_id(self.text(name))
         except PenstockError:
@@ -112,7 +113,7 @@ class View:
         return max(1, min(most, int(given))) if given.isascii() and given.isdigit() else default
 
     def url(self, path: str, /, **query: object) -> str:
-        """The address of a page of the dashboard, wherever that is mounted."""
+        """The address of a page of the dashboard, wherever the dashboard is mounted."""
         return self.request.prefix + address(path, query)
 
     def here(self, **changes: object) -> str:
@@ -125,7 +126,7 @@ class View:
         """The path and query string of this page, for the field `back` of a form."""
         return address(self.request.path, dict(self.request.query.items()))
 
-    # what is not for all eyes
+    # values that not every viewer may see
 
     def shown(self, task: str, kind: str, text: str | None, most: int = SHOWN) -> Shown | None:
         """Arguments, a result or an error as this viewer may see them: hidden, redacted, cut to a page's size."""
@@ -155,7 +156,7 @@ class Page:
     section: str = ""
     """The entry of the navigation that is marked; by default the first word of the address."""
     to: str | None = None
-    """A path of the dashboard that a person is sent to instead (303); the JSON twin stays."""
+    """A path of the dashboard to which a person is redirected (303); the JSON twin is answered as it is."""
 
 
 def _json(value: object) -> str:

@@ -29,7 +29,7 @@ def serve(handler: SyncHandler, environ: dict[str, Any], start_response: StartRe
 
 
 def read_request(environ: dict[str, Any]) -> Request:
-    """The request of an environ. WSGI hands over bytes as Latin-1: the path is UTF-8 underneath."""
+    """Make a request of a WSGI environ. WSGI passes bytes as Latin-1: the path is decoded as UTF-8."""
     headers = {
         name.removeprefix("HTTP_").replace("_", "-").lower(): str(value)
         for name, value in environ.items()
@@ -50,7 +50,7 @@ def read_request(environ: dict[str, Any]) -> Request:
 
 
 def _body(stream: IO[bytes] | None, length: str) -> bytes:
-    """The body; of one that is too large, one byte more than is allowed, so that the handler refuses it."""
+    """The body; if it is too large, one byte more than is allowed, so that the handler refuses it."""
     most = int(length) if length.isdigit() else 0
     return stream.read(min(most, LONGEST_BODY + 1)) if stream is not None and most else b""
 

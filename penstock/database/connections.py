@@ -46,7 +46,7 @@ class IdleConnections:
         while (fairy := self.take()) is not None:
             error_advice.ignore_errors(fairy.invalidate)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: keep a reference to the parent's connections, because dropping it would close them."""
         self._inherited.append(self._idle)
         self._idle = deque()
@@ -142,10 +142,10 @@ class ConnectionStore:
         self.close_count += 1
         self.drop()
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: the parent's connections are not ours to use or to close."""
-        self.spares.forget()
-        self.dedicated.forget()
+        self.spares.reset_after_fork()
+        self.dedicated.reset_after_fork()
 
 
 class ConnectionHandle:

@@ -24,7 +24,7 @@ from penstock.database.transaction import BriefReadTransaction, ReadTransaction,
 from penstock.database.url import dialect_for, parse
 from penstock.errors import DatabaseUnavailable, ReadTimeout
 from penstock.settings import Settings
-from penstock.values.fork_safety import forget_after_fork
+from penstock.values.fork_safety import register_reset_after_fork
 from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Database:
         self.connections = ConnectionStore(self)
         self._lock = threading.Lock()
         self._aim_at(settings)
-        forget_after_fork(self)
+        register_reset_after_fork(self)
 
     def _aim_at(self, settings: Settings) -> None:
         self.settings = settings
@@ -296,10 +296,10 @@ class Database:
         if engine is not None:
             engine.dispose()
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: the parent's connections are not ours to use or to close."""
         self._lock = threading.Lock()
-        self.connections.forget()
+        self.connections.reset_after_fork()
         if self._engine is not None:
             self._engine.dispose(close=False)
             self._engine = None

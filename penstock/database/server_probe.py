@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable
 from typing import Literal
 
 from penstock.database import error_advice
-from penstock.values.fork_safety import forget_after_fork
+from penstock.values.fork_safety import register_reset_after_fork
 
 SILENCE = 5.0
 """Seconds without an answer after which a second connection asks; and between two such questions."""
@@ -34,10 +34,10 @@ class Probe:
         self._ask = ask
         self._found: Sessions | None = None
         self._answered = -math.inf
-        self.forget()
-        forget_after_fork(self)
+        self.reset_after_fork()
+        register_reset_after_fork(self)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child the lock may be held, in a thread that is the parent's."""
         self._lock = threading.Lock()
 

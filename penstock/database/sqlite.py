@@ -24,7 +24,7 @@ from penstock.database.cursor_dialect import ByCursor
 from penstock.database.dialect import BatchWrite, Parameters
 from penstock.database.templates import ListType, ParamStyle, Renderer
 from penstock.errors import DatabaseError
-from penstock.values.fork_safety import forget_after_fork
+from penstock.values.fork_safety import register_reset_after_fork
 
 try:
     import fcntl
@@ -64,9 +64,9 @@ class Gate:
         self.blocked = False
         """True if the last wait timed out: a process froze inside the gate. The next writers wait only briefly, since
         the gate is for fairness and the file's own lock decides."""
-        forget_after_fork(self)
+        register_reset_after_fork(self)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: close the inherited file handle, or the parent's file lock would last as long as the
         child."""
         if self.handle is not None:
@@ -193,9 +193,9 @@ class Sqlite(ByCursor):
         """Connections that are inside the gate."""
         self.files: dict[int, File] = {}
         """Which file each connection has open."""
-        forget_after_fork(self)
+        register_reset_after_fork(self)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: no connection is inside the gate, and the child never uses the parent's connections."""
         self.inside = set()
         self.files = {}

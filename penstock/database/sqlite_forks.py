@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from penstock.errors import DatabaseError
-from penstock.values.fork_safety import forget_after_fork, prepare_for_forks
+from penstock.values.fork_safety import prepare_for_forks, register_reset_after_fork
 
 LONGEST = 5.0
 FORKED_INSIDE = (
@@ -34,11 +34,11 @@ class ForkGate:
         self._in_use = False
         """True if a transaction was open when this process was forked, or when the fork under way began."""
         self._is_refused = False
-        self.forget()
-        forget_after_fork(self)
+        self.reset_after_fork()
+        register_reset_after_fork(self)
         prepare_for_forks(self)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         self._changed = threading.Condition()
         self._inside: Counter[int] = Counter()
         self._forks = 0

@@ -25,7 +25,7 @@ from penstock.django.application import DjangoApp
 from penstock.django.task_results import backend_of, read_history, result_of
 from penstock.django.tasks_api import TaskResultDoesNotExist, task_finished
 from penstock.telemetry.events import AttemptSettled, ClaimLost, JobCrashed, JobsCancelled, ProcessStopped
-from penstock.values.fork_safety import forget_after_fork
+from penstock.values.fork_safety import register_reset_after_fork
 from penstock.values.status import JobStatus
 
 MOST_WAITING = 100
@@ -125,10 +125,10 @@ class SendingThread:
     """One thread that sends signals, one after the other. If many wait already, the caller sends its own."""
 
     def __init__(self) -> None:
-        self.forget()
-        forget_after_fork(self)
+        self.reset_after_fork()
+        register_reset_after_fork(self)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         self._lock = threading.Lock()
         self._thread: ThreadPoolExecutor | None = None
         self._waiting: set[Future[None]] = set()

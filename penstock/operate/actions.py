@@ -1,6 +1,6 @@
-"""Doing something about many jobs: in batches, each a transaction of its own, with a word after each.
+"""Acts on many jobs in batches, each in a transaction of its own, and reports after each batch.
 
-An action that is interrupted has done its first batches and nothing by halves; it can simply be repeated.
+An action that is interrupted has done its first batches completely, and can simply be repeated.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from penstock.values.ids import FIRST_ID, new_id
 BATCH = 500
 
 Progress = Callable[[int], None]
-"""Told, after each batch, how many more are dealt with."""
+"""Called after each batch with the number of jobs or runs that the batch dealt with."""
 
 
-def nobody_listens(_done: int) -> None:
-    """For callers who only want the sum."""
+def ignore_progress(_done: int) -> None:
+    """The default: for callers that only want the result."""
 
 
-def cancel(host: AppServices, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
-    """Cancel jobs; those that will end cancelled."""
+def cancel(host: AppServices, ids: Sequence[str], progress: Progress = ignore_progress) -> list[str]:
+    """Cancel jobs; returns the ids of those that will end cancelled."""
     done = _in_batches(host.database, ids, lambda: control.cancelling(host.follow, host.events), progress)
     if done:
         host.wakeups.notify(ENDED)
     return done
 
 
-def retry(host: AppServices, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
-    """Run failed or cancelled jobs again, with fresh budgets; those that will."""
+def retry(host: AppServices, ids: Sequence[str], progress: Progress = ignore_progress) -> list[str]:
+    """Run failed or cancelled jobs again, with fresh budgets; returns the ids of those that will run."""
     done = _in_batches(host.database, ids, control.retrying, progress)
     if done:
         host.wakeups.notify(READY)
     return done
 
 
-def discard(host: AppServices, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
-    """Take failed jobs off the list of dead letters for good; those that were on it."""
+def discard(host: AppServices, ids: Sequence[str], progress: Progress = ignore_progress) -> list[str]:
+    """Take failed jobs off the list of dead letters for good; returns the ids of those that were on it."""
     return _in_batches(host.database, ids, control.discarding, progress)
 
 
-def prune(database: Database, age: float, progress: Progress = nobody_listens) -> int:
-    """Remove all finished work older than `age` seconds; how much it was."""
+def prune(database: Database, age: float, progress: Progress = ignore_progress) -> int:
+    """Remove all finished work older than `age` seconds; returns how many jobs and runs were removed."""
     removed, after = 0, FIRST_ID
     act = new_id()
 

@@ -1,4 +1,4 @@
-"""The part of an app that its operators use: jobs, queues, dead letters, who did what, the dashboard."""
+"""The part of an app that its operators use: jobs, queues, dead letters, the audit trail, the dashboard."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class MountedDashboard(Protocol):
 
 
 class Operating(ABC):
-    """An app's operators."""
+    """The methods of an app for its operators."""
 
     database: Database
     bridge: AsyncBridge
@@ -71,11 +71,11 @@ class Operating(ABC):
     @property
     @abstractmethod
     def task_names(self) -> list[str]:
-        """The names of everything this process can run."""
+        """The names of all tasks that this process can run."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """The schema is there, or is made."""
+        """Make sure that the schema is there."""
 
     def acting(self, by: str | None = None, why: str | None = None) -> Acting:
         """Say who acts, and why, for the trail: `with app.acting(by="ann", why="ticket 12"): run.cancel()`.
@@ -236,7 +236,7 @@ class Operating(ABC):
         """
         age = checked("older_than", older_than, parse.duration)
         self.prepare()
-        return actions.prune(self.database, age, told or actions.nobody_listens)
+        return actions.prune(self.database, age, told or actions.ignore_progress)
 
     async def prune_async(
         self, older_than: float | str | timedelta, *, told: Callable[[int], None] | None = None
@@ -244,7 +244,7 @@ class Operating(ABC):
         return await self.bridge.run(lambda: self.prune(older_than, told=told))
 
     def explain(self, subject: Any) -> Explanation:
-        """Say why a job or a run waits, or where it stands: `print(app.explain(job))`. Also by its id."""
+        """Say why a job or a run waits, or what its state is: `print(app.explain(job))`. Also by its id."""
         self.prepare()
         id = checked_id(getattr(subject, "id", subject))
         return self.database.read(explaining.explain, id, self.settings.reap_after)
@@ -310,7 +310,7 @@ def _queue(name: str) -> str:
 
 
 def _queues_text(given: Queues) -> str | None:
-    """Queues as they are stored: text such as "mail:10,default", or "all"."""
+    """Write queues as they are stored: text such as "mail:10,default", or "all"."""
     if given is None or given == ALL_QUEUES:
         return given
     found = read_queues(given)

@@ -1,4 +1,4 @@
-"""Looking at what people did: who, when, why, to what."""
+"""Lists acts from the audit trail: the actor, the time, the reason, the subject."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_ACTS = 20_000
 ORDER = " ORDER BY acted_at DESC, id DESC LIMIT :limit"
 
 Since = datetime | timedelta | float | str | None
-"""From this instant on, or this long ago: seconds, or text such as "2h"."""
+"""Acts from this instant on, or from this long ago: seconds, or text such as "2h"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Act:
 def acts(
     tx: Transaction, subject: str | None, by: str | None, since: dict[str, int], limit: int
 ) -> list[Act]:
-    """The latest first. Of a run: also what was done to its steps."""
+    """List acts, the latest first. Acts on a run include those on its steps."""
     named = {"subject": subject, "actor": by, **since}
     given = {name: value for name, value in named.items() if value is not None}
     where = " AND ".join([CONDITIONS[name] for name in given])
@@ -61,7 +61,7 @@ def acts(
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which acts a page wants."""
+    """Selects the acts of a page."""
 
     subject: str | None = None
     by: str | None = None
@@ -69,9 +69,10 @@ class AuditFilter:
 
 
 def page_of_acts(tx: Transaction, wanted: AuditFilter, limit: int, before: str | None = None) -> list[Act]:
-    """The latest first, from behind one. Of one actor or kind: among the newest thousands, and no further back."""
+    """List the acts older than the act `before`, the latest first. With an actor or a kind, only the newest thousands
+    of acts are searched."""
     if wanted.act is not None and not wanted.act.isascii():
-        return []  # no act has such a name, and not every database compares it with those that there are
+        return []  # no act has such a name, and not every database can compare it with the names there are
     place = tx.row(PLACE, id=before) if before else None
     given: dict[str, object] = {} if place is None else {"at": place[0], "before": before}
     newest = LIST + (BEHIND if place is not None else " WHERE 1 = 1")

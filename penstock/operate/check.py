@@ -1,4 +1,4 @@
-"""Checking an app without running it. Each check is a function that names what is wrong."""
+"""Checks an app without running it. Each check is a function that names what is wrong."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def check_definitions(app: Any) -> list[Problem]:
 
 
 def check_tasks(app: Any) -> Iterable[Problem]:
-    """Every annotation can be resolved, every default written as JSON, every task found again by a fresh process."""
+    """Check that every annotation can be resolved, every default written as JSON, and every task found by a new
+    process."""
     for name, task in sorted(app.tasks.items()):
         try:
             task.codec.build()
@@ -50,7 +51,7 @@ def check_tasks(app: Any) -> Iterable[Problem]:
 
 
 def check_reconcilers(app: Any) -> Iterable[Problem]:
-    """Every table has the columns and the index it needs. Without a database there is nothing to compare with."""
+    """Check that every table has the columns and the index it needs. Without a database nothing is checked."""
     if not app.reconcilers:
         return
     try:
@@ -62,7 +63,8 @@ def check_reconcilers(app: Any) -> Iterable[Problem]:
 
 
 def check_pipelines(app: Any) -> Iterable[Problem]:
-    """Every definition can be built, with the settings as they are, and its steps take what other steps return."""
+    """Check that every definition can be built with the current settings, and that its steps take what other steps
+    return."""
     for name, pipeline in sorted(app.pipelines.items()):
         try:
             _ = pipeline.runnable

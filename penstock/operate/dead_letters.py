@@ -1,4 +1,4 @@
-"""Dead letters: jobs whose budget is spent. They can be looked at, run again, or put away for good."""
+"""Dead letters: jobs whose budget is spent. An operator can look at them, run them again, or discard them."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ class DeadLetters(Sequence[Job[Any]]):
         return len(self._ids)
 
     def retry(self) -> int:
-        """Run all of them again, with fresh budgets; how many will."""
+        """Run all of them again, with fresh budgets; returns how many will run."""
         return len(actions.retry(self._host, self._ids))
 
     async def retry_async(self) -> int:
         return await self._host.bridge.run(self.retry)
 
     def discard(self) -> int:
-        """Put all of them away for good; how many were still dead letters."""
+        """Take all of them off the list for good; returns how many were still on it."""
         return len(actions.discard(self._host, self._ids))
 
     async def discard_async(self) -> int:
@@ -96,7 +96,7 @@ def dead_letters(
 def dead_ids(
     tx: Transaction, task: str | None, queue: str | None, reason: str | None, limit: int | None
 ) -> list[str]:
-    """Only the ids; `limit` None: all of them."""
+    """The ids of dead letters; `limit` None: all of them."""
     where, values = _where(task, queue, reason)
     if limit is None:
         return [str(row[0]) for row in tx.rows(IDS + where + IDS_ORDER, **values)]
@@ -104,7 +104,7 @@ def dead_ids(
 
 
 def by_reason(tx: Transaction, limit: int = ALL) -> list[tuple[str, str, int]]:
-    """(task, reason, how many), the most frequent first; so many of them are counted."""
+    """Count dead letters as (task, reason, count), the most frequent first; at most `limit` letters are counted."""
     return [(task, reason, int(count)) for task, reason, count in tx.rows(BY_REASON, limit=limit)]
 
 

@@ -1,7 +1,7 @@
-"""The doctor: looks at everything that can be wrong with an installation, and says what to do about each finding.
+"""The doctor: looks for everything that can be wrong with an installation, and says what to do about each finding.
 
-A check is a function of the patient that returns findings. Checks after the first two are made only if there is a
-database with a schema to look at.
+A check is a function of the patient that returns findings. The checks after the first two run only if there is a
+database with a schema.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class CheckContext:
 
     @classmethod
     def of(cls, app: Any, of_app: bool = True) -> CheckContext:
-        """All that there is to look at of an app."""
+        """The patient of an app: its database, and what the app declares."""
         tasks, reconcilers = frozenset(app.task_names), tuple(app.reconcilers.values())
         return cls(app.database, app.metadata, tasks, reconcilers, of_app, declared_by(app))
 
@@ -98,7 +98,7 @@ Check = Callable[[CheckContext], Iterable[Finding]]
 
 
 def examine(patient: CheckContext) -> list[Finding]:
-    """All findings. Without a database or a schema there is nothing more to look at."""
+    """Run all checks. Without a database or a schema, only the first checks run."""
     findings: list[Finding] = []
     for check in FIRST_CHECKS:
         findings += check(patient)
@@ -108,13 +108,13 @@ def examine(patient: CheckContext) -> list[Finding]:
 
 
 def made(patient: CheckContext, checks: Iterable[Check]) -> list[Finding]:
-    """The findings of some checks, of an installation that has a database and a schema."""
+    """Run some checks on an installation that has a database and a schema."""
     findings: list[Finding] = []
     for check in checks:
         try:
             findings += check(patient)
         except Exception as error:
-            # Whatever one check meets, the others are made.
+            # An error in one check must not keep the others from running.
             said = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
             findings.append(
                 Finding(check.__name__, Level.PROBLEM, said, "Look at it, then run doctor again.")
@@ -198,7 +198,7 @@ def claims(patient: CheckContext) -> Iterable[Finding]:
 
 
 def waiting(patient: CheckContext) -> Iterable[Finding]:
-    """Jobs that are ready or due, and for how long no worker has taken them."""
+    """Find jobs that are ready or due, and that no worker has taken for too long."""
     found = patient.database.read(tallies.queue_lengths, 1)
     lags = {queue: lag for queue, (_, lag) in found.items() if lag is not None}
     alone = patient.database.read(unattended, sorted(lags), patient.database.settings.reap_after)
@@ -222,7 +222,9 @@ def waiting(patient: CheckContext) -> Iterable[Finding]:
     }
     for queue, lag in sorted(late.items()):
         message = f"the oldest ready job of queue {queue!r} has waited for {lag:.0f} s"
-        advice = "See whether what runs hangs (`kill -USR1 PID` of a worker); else more --processes or --concurrency."
+        advice = (
+            "Do jobs hang? `kill -USR1 PID` of a worker shows it. If not: more --processes or --concurrency."
+        )
         yield Finding("waiting", Level.WARNING, message, advice)
     if not late:
         yield Finding("waiting", Level.OK, f"nothing ready has waited for more than {LAG:.0f} s")
@@ -235,7 +237,7 @@ def waiting(patient: CheckContext) -> Iterable[Finding]:
 
 
 def timers(patient: CheckContext) -> Iterable[Finding]:
-    """Timers of runs that are due, and for how long no worker has taken them."""
+    """Find timers of runs that are due, and that no worker has taken for too long."""
     rows = patient.database.read(lambda tx: tx.rows(OVERDUE_TIMERS))
     late = {str(kind): (int(now) - int(due)) / 1e6 for kind, due, now in rows if now - due > LAG * 1e6}
     for kind, seconds in sorted(late.items()):
@@ -269,7 +271,7 @@ def schedules(patient: CheckContext) -> Iterable[Finding]:
 
 
 def unknown_tasks(patient: CheckContext) -> Iterable[Finding]:
-    """Work that no process of this app can run. Looks at the head of each lane only."""
+    """Find work that no process of this app can run. Only the head of each lane is looked at."""
     if not patient.tasks and not patient.of_app:
         return
     if not patient.tasks and not patient.reconcilers:
@@ -306,13 +308,18 @@ def reconciled_tables(patient: CheckContext) -> Iterable[Finding]:
             yield Finding("reconcilers", Level.WARNING, message, advice)
         elif row.lag is not None and row.lag > LAG:
             message = f"the oldest due row of {row.table} has waited for {row.lag:.0f} s for {row.name}"
-            yield Finding("reconcilers", Level.WARNING, message, "Is one running? If so, more workers=.")
+            yield Finding(
+                "reconcilers",
+                Level.WARNING,
+                message,
+                "Start a worker with --role reconciler or all; if one runs, give the reconciler more workers=.",
+            )
         else:
             yield Finding("reconcilers", Level.OK, f"{row.name}: {row.eligible} rows due, {row.locked} held")
 
 
 def damaged_rows(patient: CheckContext) -> Iterable[Finding]:
-    """Rows that nothing will move any more, each by its name."""
+    """Find damaged rows, and name each of them."""
     found = damage.find(patient.database)
     for one in found[:MOST_NAMED]:
         yield Finding("rows", Level.PROBLEM, one.message, one.advice)

@@ -1,4 +1,4 @@
-"""Looking at jobs: lists with filters, newest first, and one job's whole story."""
+"""Reads jobs: lists with filters, newest first, and a report on one job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from penstock.values.status import JobStatus
 
 STRIDE = 5_000
 MOST_WALKED = 100_000
-"""A filter that matches little is not allowed to walk over everything: after so many jobs it says how far it came."""
+"""A filter that matches few jobs does not walk over all of them: after this many it returns the place it has
+reached."""
 
 COLUMNS = """
 SELECT j.id, j.task, j.queue, j.priority, s.status, s.reason, s.retry_count, s.crash_count, j.created_at,
@@ -25,7 +26,7 @@ SELECT j.id, j.task, j.queue, j.priority, s.status, s.reason, s.retry_count, s.c
        (SELECT MIN(p.limit_key) FROM {parked} p WHERE p.job_id = j.id AND s.status = 'available')
 FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 """
-# Both tables are told where to look: a database that begins with the other one would read all of it.
+# The range is given for both tables: a database that begins with the second one would else read all of it.
 WALK = " WHERE j.id < :before AND j.id >= :low AND s.job_id < :before AND s.job_id >= :low"
 THESE = " WHERE j.id {among:ids:uuid} AND s.job_id {among:ids:uuid}"
 ORDER = " ORDER BY j.id DESC LIMIT :limit"
@@ -33,7 +34,7 @@ BOUNDARY = "SELECT id FROM {jobs} WHERE id < :before ORDER BY id DESC LIMIT 1 OF
 FAILED = "SELECT job_id FROM {dead_letters} WHERE job_id < :before ORDER BY job_id DESC LIMIT :limit"
 WITH_PREFIX = "SELECT id FROM {jobs} WHERE id >= :low AND id <= :high ORDER BY id LIMIT :limit"
 MOST_COMPARED = 100_000
-"""Ids that begin alike, of which the one is looked for that ends as it should."""
+"""At most so many ids with the same beginning are compared, to find the one with the given end."""
 LABELLED = """
 SELECT job_id FROM {job_labels} WHERE label = :label AND job_id < :before ORDER BY job_id DESC LIMIT :limit
 """
@@ -79,7 +80,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs are wanted. `key`: those that have this key now."""
+    """Selects jobs. `key`: jobs that hold this key now."""
 
     status: JobStatus | None = None
     queue: str | None = None
@@ -87,7 +88,7 @@ class JobFilter:
     label: str | None = None
     key: str | None = None
     known_tasks: tuple[str, ...] = ()
-    """The tasks among which a key is looked for, if no task is named; none: all that there are."""
+    """The tasks whose keys are searched if no task is given; empty: all tasks."""
 
     @property
     def conditions(self) -> str:
@@ -102,7 +103,7 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True)
 class JobsPage:
-    """Some jobs, and where to go on (None: there are no more)."""
+    """A page of jobs. `before`: where the next page begins; None: there are no more."""
 
     jobs: list[JobRow]
     before: str | None = None
@@ -123,11 +124,11 @@ class JobReport:
     """(number, process, started_at, finished_at, outcome, error_type, error, traceback)"""
     output: str | None = None
     line: Row | None = None
-    """Of the limit that it waits for: (how many it allows, how many it has, how many come before this job)"""
+    """The limit that the job waits for, as (how many it allows, how many it has, how many jobs come before this one)"""
 
 
 def list_jobs(tx: Transaction, wanted: JobFilter, limit: int = 50, before: str | None = None) -> JobsPage:
-    """Jobs newest first. By key, label, failure or claim they are found directly; any others by walking back."""
+    """List jobs, newest first. Jobs by key, label, failure or claim are found directly, all others by walking back."""
     before = before or LAST_ID
     if wanted.key is not None:
         return _page(_these(tx, wanted, _holders(tx, wanted, before), limit), limit)
@@ -144,7 +145,7 @@ def list_jobs(tx: Transaction, wanted: JobFilter, limit: int = 50, before: str |
 
 
 def job_report(tx: Transaction, id: str) -> JobReport | None:
-    """One job from its enqueue to now."""
+    """Report on one job, from its enqueue until now."""
     rows = tx.rows(COLUMNS + THESE, ids=[id])
     if not rows:
         return None
@@ -167,11 +168,11 @@ def job_report(tx: Transaction, id: str) -> JobReport | None:
 
 
 class UnknownId(PenstockError):
-    """Nothing has an id that begins so."""
+    """No job or run has an id that begins so."""
 
 
 def find_job(tx: Transaction, given: str) -> str:
-    """The id that is meant; refused if there is none or more than one."""
+    """The one id that begins as given; refused if there is none, or more than one."""
     found = ids_like(tx, WITH_PREFIX, given)
     if not found:
         raise UnknownId(f"there is no job {given}; it may have been pruned. Look at: penstock jobs")
@@ -182,13 +183,15 @@ def find_job(tx: Transaction, given: str) -> str:
 
 
 def ids_like(tx: Transaction, template: str, given: str) -> list[str]:
-    """Ids that begin so, a few of them; or, given `019a953f-2c41..0b7f`, that begin and end so."""
+    """A few ids that begin as given; with `019a953f-2c41..0b7f`, those that begin and end so."""
     head, dots, tail = given.replace("…", BETWEEN).partition(BETWEEN)
     low, high = id_range(head)
     if not dots:
         return [str(row[0]) for row in tx.rows(template, low=low, high=high, limit=3)]
     if not re.fullmatch(r"[0-9a-fA-F]{1,12}", tail.strip()):
-        raise PenstockError(f"{given!r} is not an id in short: that ends with up to 12 hexadecimal digits")
+        raise PenstockError(
+            f"{given!r} is not a shortened id: after the dots it has up to 12 hexadecimal digits"
+        )
     rows = tx.rows(template, low=low, high=high, limit=MOST_COMPARED)
     found = [str(row[0]) for row in rows if str(row[0]).endswith(tail.strip().lower())]
     if len(rows) == MOST_COMPARED:
@@ -199,7 +202,7 @@ def ids_like(tx: Transaction, template: str, given: str) -> list[str]:
 
 
 def id_range(prefix: str) -> tuple[str, str]:
-    """The lowest and the highest id that begin so."""
+    """The lowest and the highest id with this beginning."""
     digits = prefix.strip().lower().replace("-", "")
     if not re.fullmatch(r"[0-9a-f]{1,32}", digits):
         raise PenstockError(
@@ -225,7 +228,7 @@ def _walk(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> JobsPa
 
 
 def _holders(tx: Transaction, wanted: JobFilter, before: str) -> list[str]:
-    """The jobs that have a key: of one task, or of several."""
+    """The jobs that hold a key: of one task, or of several."""
     tasks = [wanted.task] if wanted.task is not None else list(wanted.known_tasks)
     named = {"tasks": tasks} if tasks else {}
     template = HOLDERS + OF_TASKS if tasks else HOLDERS
@@ -261,10 +264,10 @@ def _page(found: list[JobRow], limit: int) -> JobsPage:
 
 def job_of(row: Row) -> JobRow:
     id, task, queue, priority, status, reason, *rest = row
-    stands = JobStatus.stored(status)
-    job = JobRow(str(id), task, queue, priority, stands, reason if stands.terminal else None, *rest)
-    if stands is JobStatus.SKIPPED and not job.retry_count + job.crash_count:
-        # A claim that met a run that had halted: no handler was called.
+    current = JobStatus.stored(status)
+    job = JobRow(str(id), task, queue, priority, current, reason if current.terminal else None, *rest)
+    if current is JobStatus.SKIPPED and not job.retry_count + job.crash_count:
+        # The claim found that its run had halted: no handler was called.
         return replace(job, attempt=0, claimed_at=None, process_id=None)
     return job
 

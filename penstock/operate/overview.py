@@ -1,7 +1,7 @@
 """The state of all queues, in numbers.
 
-Counts come from the narrow tables only and stop at a limit, so that looking costs little however much work there is;
-nothing here walks over finished jobs.
+Counts are read from the narrow tables only and stop at a limit, so their cost does not grow with the amount of work.
+Finished jobs are never read.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class QueueCounts:
     failed: int = 0
     lag: float | None = None
     limited: int = 0
-    """Available, but waiting until their limits have room for them."""
+    """Available, but waiting for room in their limits."""
     paused_at: int | None = None
-    """Since when no worker claims from it, in microseconds of the database's clock; None: workers do."""
+    """The time since when the queue is paused, in microseconds of the database's clock; None: it is not paused."""
     paused_by: str | None = None
     pause_why: str | None = None
 
@@ -73,7 +73,7 @@ class Overview:
     recent: dict[str, int]
     count_limit: int
     limited: dict[str, int] = field(default_factory=dict)
-    """Jobs that wait for a limit, by the limit's name, all of its keys together."""
+    """Jobs that wait for a limit, by the limit's name; all keys of the limit are added up."""
 
     @property
     def workers(self) -> int:
@@ -81,7 +81,7 @@ class Overview:
 
 
 def workers_among(processes: Mapping[str, int]) -> int:
-    """How many of them do work: all but supervisors."""
+    """How many processes run jobs or rows: all but supervisors."""
     return sum(count for role, count in processes.items() if role != "supervisor")
 
 
@@ -103,7 +103,8 @@ def live_processes(tx: Transaction, reap_after: float) -> dict[str, int]:
 
 
 def limited_by_name(tx: Transaction, limit: int = COUNT_LIMIT) -> dict[str, int]:
-    """Jobs that wait for limits, by the name of the limit: keys such as accounts may be many."""
+    """Jobs that wait for limits, by the name of the limit: there may be very many keys, such as one for each
+    account."""
     found: Counter[str] = Counter()
     for key, count in tx.rows(LIMITED_BY_KEY, limit=limit):
         found[str(key).partition(": ")[0]] += int(count)
@@ -111,7 +112,7 @@ def limited_by_name(tx: Transaction, limit: int = COUNT_LIMIT) -> dict[str, int]
 
 
 def queue_counts(tx: Transaction, limit: int = COUNT_LIMIT) -> list[QueueCounts]:
-    """Every queue that has something in it or is paused."""
+    """Every queue that has jobs or is paused."""
     lengths = queue_lengths(tx, limit)
     counts: dict[str, dict[str, int]] = defaultdict(dict)
     for queue, (length, _) in lengths.items():
@@ -147,7 +148,7 @@ def _row(queue: str, found: dict[str, int], lag: float | None, pause: QueueContr
 
 
 def running(tx: Transaction) -> Counter[str]:
-    """Running jobs by queue, found through the claims: exact, and no more than the processes hold."""
+    """Running jobs by queue, found through the claims. The count is exact, and bounded by what the processes hold."""
     ids = claimed_ids(tx)
     found: Counter[str] = Counter()
     for start in range(0, len(ids), 1000):
@@ -157,11 +158,11 @@ def running(tx: Transaction) -> Counter[str]:
 
 
 def claimed_ids(tx: Transaction) -> list[str]:
-    """The jobs of all claims, newest first. Some of them may have ended: a receipt goes with its last job."""
+    """The jobs of all claims, newest first. Some of them may have ended: a receipt is removed with its last job."""
     return sorted({id for (ids,) in tx.rows(CLAIMED) for id in jobs_of_receipt(ids) or ()}, reverse=True)
 
 
-# The state of all queues as metrics, for a collector that asks one place.
+# The state of all queues as metrics, for a collector that reads one endpoint.
 
 STATES = ("available", "limited", "scheduled", "running", "failed")
 

@@ -16,7 +16,7 @@ from penstock.queue.unknown_tasks import KNOWS
 from penstock.queue.wakeups import CONTROLS
 from penstock.values.parse import parse_queues
 
-# Who is alive: processes, how long ago they were heard of, and what they hold.
+# Live processes: how long ago each was heard of, and how many jobs it holds.
 
 ALL = "all"
 LIST = """
@@ -37,10 +37,8 @@ GROUP BY process_id
 
 @dataclass(frozen=True, slots=True)
 class ProcessRow:
-    """A process. `age` and `silence` in seconds by the database's clock; `holding`: jobs claimed by it.
-
-    `reap_after`: silent for longer it is taken for dead; None: it has not said.
-    """
+    """A process. `age` and `silence` in seconds by the database's clock; `holding`: how many jobs it has claimed.
+    `reap_after`: after this silence the process is declared dead; None: its row does not say."""
 
     id: str
     host: str
@@ -55,11 +53,12 @@ class ProcessRow:
     reap_after: float | None
 
     def is_silent(self, reap_after: float, share: float = 1.0) -> bool:
-        """For longer than that share of what it may be; `reap_after`, if it has not said."""
+        """True if it was silent for longer than this share of its own `reap_after`, or of the given one if its row has
+        none."""
         return self.silence > share * (self.reap_after or reap_after)
 
     def attends(self, queue: str) -> bool:
-        """Whether it takes jobs from a queue, as it has said."""
+        """True if it takes jobs from this queue, by the details in its row."""
         told = str(self.details.get("queues", ALL)) if isinstance(self.details, dict) else ALL
         named = told == ALL or queue in [each.name for each in parse_queues(told)]
         return self.role in ("all", "worker") and named
@@ -99,7 +98,7 @@ def held_jobs(tx: Transaction, process: str, limit: int = MOST_HELD) -> list[Job
 
 
 def ask_for_stacks(host: AppServices, process: str) -> None:
-    """Ask a process for its stacks; it answers within moments, if it can."""
+    """Ask a process for its stacks; it answers within moments, if it can answer at all."""
     host.database.in_transaction(_ask, process)
     host.wakeups.notify(CONTROLS)
 
@@ -107,14 +106,14 @@ def ask_for_stacks(host: AppServices, process: str) -> None:
 def _ask(tx: Transaction, process: str) -> None:
     role = tx.row(ROLE, id=process)
     if role is None:
-        raise UnknownId(f"there is no process {process}: it has ended, or never was")
+        raise UnknownId(f"there is no process {process}: it has ended, or never existed")
     if role[0] == SUPERVISOR:
         raise ActionRefused("a supervisor does not answer: on its host, kill -USR1 shows its stacks")
     stack_dumps.ask(tx, process)
 
 
 def unattended(tx: Transaction, queues: Iterable[str], reap_after: float) -> list[str]:
-    """Of these queues those from which no live process takes; none, if there are no processes."""
+    """The queues from which no live process takes jobs; empty, if there are no processes."""
     there = [process for process in living(tx, reap_after) if process.role != "supervisor"]
     return [queue for queue in queues if there and not any(process.attends(queue) for process in there)]
 
@@ -143,7 +142,7 @@ def _held(tx: Transaction) -> Counter[str]:
 
 
 def obstacles(tx: Transaction, work: Iterable[tuple[str, str]], reap_after: float) -> list[str]:
-    """Reasons why no worker takes ready work, given as tasks and their queues; empty if workers would."""
+    """Say why no worker takes ready work, given as (task, queue); empty if some worker would take it."""
     workers = [process for process in living(tx, reap_after) if process.role in ("all", "worker")]
     if not workers:
         return ["no worker is running"]

@@ -1,4 +1,4 @@
-"""Looking at reconcilers: what is due, what is held, what fails and why; and what their tables lack."""
+"""Reads the state of reconcilers: due, held and failing rows, and the columns that their tables lack."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class FailingRow:
 
 @dataclass(frozen=True, slots=True)
 class ReconcilerRow:
-    """Where a reconciler stands. Counts end at `COUNT_LIMIT`."""
+    """The state of a reconciler. Counts end at `COUNT_LIMIT`."""
 
     name: str
     table: str
@@ -55,7 +55,7 @@ class ReconcilerRow:
     lag: float | None
     """How long the oldest due row has waited, in seconds; None: nothing waits."""
     oldest_visit: float | None
-    """How long ago the row was visited that was not visited for longest."""
+    """Seconds since the visit of the row that was not visited for the longest time."""
     rate: float
     """Visits a second, lately."""
     processed: int
@@ -71,11 +71,11 @@ class MissingObject:
     what: str
     sql: str
     vital: bool = True
-    """Without an index it is only slow."""
+    """False for an index: without it the reconciler works, but slowly."""
 
 
 def look(database: Database, reconcilers: Iterable[Reconciler]) -> list[ReconcilerRow]:
-    """Every reconciler, by name."""
+    """The state of every reconciler, by name."""
     return database.in_transaction(look_within, database, reconcilers)
 
 

@@ -31,7 +31,7 @@ from penstock.values.typed_json.json_text import decode
 
 PAGE = 200
 MOST_RESULT = 1_000_000
-"""A result that is put together from longer outputs than this is not read, unless all of it is asked for."""
+"""If the outputs of which a result is made are longer than this, the result is read only on request."""
 RESULT_SIZE = """
 SELECT COUNT(*), COALESCE(SUM(LENGTH(e.output)), 0) FROM {jobs} j
 JOIN {executions} e ON e.job_id = j.id AND e.outcome = 'succeeded'
@@ -51,31 +51,31 @@ FROM {executions} WHERE job_id {among:ids:uuid} ORDER BY job_id, generation
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The value of a run that has succeeded, and the outputs it is put together from."""
+    """The value of a run that has succeeded, with the number and the size of the outputs of which it is made."""
 
     value: Any
     steps: int = 1
     size: int = 0
     """The length of those outputs together."""
     is_read: bool = True
-    """False if they are too long: then there is no value here."""
+    """False if the outputs are too long: then `value` is not set."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A run with all that `penstock show` says of it."""
+    """A run with everything that `penstock show` prints."""
 
     run: RunStatusRow
     wiring: Wiring
     graph: Graph
     nodes: list[str]
-    """All that may have steps; at the end those that the definition does not have: the run was migrated."""
+    """All nodes that may have steps; at the end those that the definition lacks, because the run was migrated."""
     labels: list[str]
     steps: list[Step]
-    """Some of them, without outputs: those that failed first."""
+    """Some steps, without outputs; steps that failed come first."""
     acts: list[Act]
     pending: list[str]
-    """The causes for which it has not begun."""
+    """The causes for which the run has not begun."""
     waits: list[OpenWait]
     result: RunResult | None
 
@@ -89,17 +89,18 @@ def run_report(
     steps: Callable[[Graph], int],
     whole: bool,
 ) -> RunReport:
-    """Read a run, at most so many of its acts, open waits and steps, and its result, if that is short or `whole`."""
-    standing = read.standings(tx, [run]).get(run)
-    if standing is None:
+    """Read a run, at most so many of its acts, open waits and steps, and its result, if the result is short or `whole`
+    is true."""
+    state = read.run_states(tx, [run]).get(run)
+    if state is None:
         raise PenstockError(f"there is no run {run}; it may have been pruned")
-    wiring = wiring_for(engine_state, tx, standing.definition)
+    wiring = wiring_for(engine_state, tx, state.definition)
     counted = tx.rows(read.COUNTS, run=run)
-    graph = graph_of(wiring, standing.status, counted)
-    is_pending = standing.status is RunStatus.PENDING
+    graph = graph_of(wiring, state.status, counted)
+    is_pending = state.status is RunStatus.PENDING
     is_waiting = any(node.counts.get(JobStatus.WAITING) for node in graph.nodes)
     return RunReport(
-        standing,
+        state,
         wiring,
         graph,
         [*wiring.order, *sorted({str(node) for node, _, _ in counted} - set(wiring.order))],
@@ -108,7 +109,7 @@ def run_report(
         audit.acts(tx, run, None, {}, acts),
         _pending(tx, run, engine_state) if is_pending else [],
         open_waits(tx, run, waits) if is_waiting else [],
-        _result(tx, engine_state, standing, wiring, whole),
+        _result(tx, engine_state, state, wiring, whole),
     )
 
 
@@ -118,23 +119,23 @@ def _pending(tx: Transaction, run: str, engine_state: EngineState) -> list[str]:
 
 
 def _result(
-    tx: Transaction, engine_state: EngineState, standing: RunStatusRow, wiring: Wiring, whole: bool
+    tx: Transaction, engine_state: EngineState, state: RunStatusRow, wiring: Wiring, whole: bool
 ) -> RunResult | None:
-    if standing.status is not RunStatus.SUCCEEDED:
+    if state.status is not RunStatus.SUCCEEDED:
         return None
-    if standing.mode == RunMode.STOPPED:
-        return RunResult(decode(standing.result or "null"))
+    if state.mode == RunMode.STOPPED:
+        return RunResult(decode(state.result or "null"))
     nodes = sorted({cell.node for cell in result_of(wiring).outputs})
-    count, size = tx.rows(RESULT_SIZE, run=standing.id, nodes=nodes)[0] if nodes and not whole else (1, 0)
+    count, size = tx.rows(RESULT_SIZE, run=state.id, nodes=nodes)[0] if nodes and not whole else (1, 0)
     if int(size) > MOST_RESULT:
         return RunResult(None, int(count), int(size), is_read=False)
-    header = RunHeader(standing.pipeline, standing.definition, standing.args)
-    value = values.natural_result(engine_state, tx, view(engine_state, tx, standing.id, header))
+    header = RunHeader(state.pipeline, state.definition, state.args)
+    value = values.natural_result(engine_state, tx, view(engine_state, tx, state.id, header))
     return RunResult(value, int(count), int(size))
 
 
 def pages_of_steps(database: Database, engine_state: EngineState, report: RunReport) -> Iterator[list[Step]]:
-    """Every step that was reached, in pages: in the order of the definition, then of the elements."""
+    """Every step that was reached, in pages: in the order of the nodes in the definition, then of the elements."""
     unreached = {node.key for node in report.graph.nodes if not node.total}
     for node in [key for key in report.nodes if key not in unreached]:
         after: str | None = None

@@ -1,4 +1,4 @@
-"""Looking at runs: lists of them, and one by the beginning of its id."""
+"""Reads runs: lists of them, and one by the beginning of its id."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RunRow:
 
 
 def find_run(tx: Transaction, prefix: str) -> str:
-    """The run whose id begins so; refused if there is none or more than one."""
+    """The run whose id begins as given; refused if there is none, or more than one."""
     found = ids_like(tx, WITH_PREFIX, prefix)
     if not found:
         raise UnknownId(f"there is no run {prefix}; it may have been pruned. Look at: penstock runs")
@@ -64,7 +64,7 @@ def find_run(tx: Transaction, prefix: str) -> str:
 
 
 def find_run_or_job(tx: Transaction, prefix: str) -> tuple[str, bool]:
-    """The id that begins so, and whether it is a run's; a run goes before the jobs that were made with it."""
+    """The id that begins as given, and whether it is a run's; a run goes before the jobs that were made with it."""
     found = ids_like(tx, WITH_PREFIX, prefix)
     if len(found) == 1:
         return found[0], True
@@ -78,10 +78,10 @@ def find_run_or_job(tx: Transaction, prefix: str) -> tuple[str, bool]:
 
 
 def notable_steps(tx: Transaction, run: str, limit: int) -> list[Step]:
-    """So many steps of a run with their attempts, without outputs and tracebacks.
+    """At most so many steps of a run with their attempts, without outputs and tracebacks.
 
-    Those that failed come first, then those that are not over, then those that succeeded, at last those that were
-    skipped; each in the order in which they were made.
+    Failed steps come first, then those that are not over, then succeeded steps, then skipped ones; each in the order in
+    which they were made.
     """
     rows = tx.rows(NOTABLE, run=run, limit=limit) if limit else []
     attempts: dict[str, list[Sequence[object]]] = {}
@@ -100,9 +100,9 @@ class OpenWait:
     path: tuple[int, ...]
     since_at: int
     until_at: int | None
-    """The time at which it waits no longer; there may be none."""
+    """The time at which the wait ends; None: it has no timeout."""
     default: str | None
-    """Its value if no signal comes, as JSON. Without one it fails then."""
+    """The step's value if no signal comes in time, as JSON; None: the step fails then."""
 
 
 def open_waits(tx: Transaction, run: str, limit: int) -> list[OpenWait]:
@@ -120,7 +120,7 @@ def open_waits(tx: Transaction, run: str, limit: int) -> list[OpenWait]:
 
 
 def signals_of(tx: Transaction, run: str) -> set[str]:
-    """The signals that steps of this run wait for, at some time."""
+    """The names of all signals for which the run's definition has waits."""
     return {node.target for node in _nodes(tx, run) if node.kind is NodeKind.WAIT}
 
 
@@ -139,39 +139,41 @@ def list_runs(
 ) -> list[RunRow]:
     """Runs, newest first."""
     ids = read.ids_of_runs(tx, pipeline, status, key, limit, label)
-    standings = read.standings(tx, ids) if ids else {}
-    return [run_row(standings[id]) for id in ids if id in standings]
+    states = read.run_states(tx, ids) if ids else {}
+    return [run_row(states[id]) for id in ids if id in states]
 
 
-def run_row(standing: RunStatusRow) -> RunRow:
+def run_row(state: RunStatusRow) -> RunRow:
     return RunRow(
-        standing.id,
-        standing.pipeline,
-        standing.status.value,
-        standing.key,
-        standing.reasons,
-        standing.created_at,
-        standing.started_at,
-        standing.ended_at,
-        standing.parent_run,
-        standing.revived_from if standing.forked_from is None else None,
-        standing.rerun_of,
-        standing.forked_from,
+        state.id,
+        state.pipeline,
+        state.status.value,
+        state.key,
+        state.reasons,
+        state.created_at,
+        state.started_at,
+        state.ended_at,
+        state.parent_run,
+        state.revived_from if state.forked_from is None else None,
+        state.rerun_of,
+        state.forked_from,
     )
 
 
 def find_definition(tx: Transaction, pipeline: str, prefix: str) -> Definition:
-    """The stored definition of a pipeline whose hash begins so; refused if there is none or more than one."""
+    """The stored definition of a pipeline whose hash begins as given; refused if there is none, or more than one."""
     rows = tx.rows(DEFINITIONS, name=pipeline)
     found = [Definition.from_text(str(text)) for key, text in rows if str(key).startswith(prefix.lower())]
     if len(found) != 1:
         known = ", ".join(sorted([str(key)[:12] for key, _ in rows])) or "none"
-        many = "several begin so" if found else "there is none"
-        raise PenstockError(f"{prefix} names no one definition of {pipeline}: {many}; stored are {known}")
+        many = "several begin with it" if found else "there is none"
+        raise PenstockError(
+            f"{prefix} does not name one definition of {pipeline}: {many}; stored are {known}"
+        )
     return found[0]
 
 
-# Which pipelines there are in a database: their newest definition, how many there were, and runs under way.
+# Pipelines that a database knows: their newest definition, how many definitions there were, and active runs.
 
 PIPELINE_DEFINITIONS = "SELECT name, text FROM {definitions} ORDER BY created_at, hash"
 UNDER_WAY = "SELECT pipeline, COUNT(*) FROM {runs} WHERE ended_at IS NULL GROUP BY pipeline"
@@ -190,7 +192,7 @@ class Entry:
     under_way: int = 0
 
     def now(self, definition: Definition, description: str = "") -> Entry:
-        """The same with this definition."""
+        """A copy with this definition."""
         steps = sum(node.kind.is_step for node in definition.nodes)
         return replace(
             self,
@@ -202,7 +204,7 @@ class Entry:
 
 
 def stored(tx: Transaction) -> dict[str, Entry]:
-    """By name."""
+    """All pipelines by name."""
     found: dict[str, Entry] = {}
     for name, text in tx.rows(PIPELINE_DEFINITIONS):
         before = found.get(str(name)) or Entry(str(name))

@@ -12,7 +12,7 @@ LATE = (
 )
 IN_TROUBLE = "SELECT name, trouble FROM {schedules} WHERE trouble IS NOT NULL ORDER BY name LIMIT :limit"
 ORPHANED = "SELECT name FROM {schedules} WHERE orphaned_at IS NOT NULL ORDER BY name LIMIT :limit"
-# One that was never to end, and has no next time.
+# A schedule without an end that has no next time.
 NEVER = """
 SELECT name FROM {schedules} WHERE next_at IS NULL AND (end_at IS NULL OR end_at > {now}) ORDER BY name LIMIT :limit
 """
@@ -27,14 +27,14 @@ class Ailing:
     count: int
     paused: int
     late: dict[str, float]
-    """Seconds since a worker should have looked at it."""
+    """Seconds since a worker should have fired it."""
     troubled: dict[str, str]
     orphaned: list[str]
     never: list[str]
 
 
 def ailing(tx: Transaction, age: float) -> Ailing:
-    """At most a few of each kind."""
+    """Find at most a few schedules of each kind."""
     row = tx.row(COUNT)
     assert row is not None
     late = tx.rows(LATE, age=int(age * 1_000_000), limit=MOST)
@@ -48,7 +48,7 @@ def ailing(tx: Transaction, age: float) -> Ailing:
     )
 
 
-# The history of ticks in part, for pages.
+# The latest ticks of schedules, for pages.
 
 LATEST = """
 SELECT outcome, nominal_at, target_id FROM {schedule_ticks}
@@ -60,7 +60,7 @@ JOB_STATUSES = "SELECT job_id, status FROM {job_states} WHERE job_id {among:ids:
 
 @dataclass(frozen=True, slots=True)
 class LatestTick:
-    """A tick in short."""
+    """A tick, without its details."""
 
     outcome: str
     nominal_at: int
@@ -68,11 +68,11 @@ class LatestTick:
 
 
 def latest_outcomes(tx: Transaction, ids: Sequence[str], most: int) -> dict[str, list[LatestTick]]:
-    """By schedule, its latest ticks, the oldest of them first."""
+    """The latest ticks of each schedule, the oldest of them first."""
     return {id: [LatestTick(*row) for row in reversed(tx.rows(LATEST, id=id, limit=most))] for id in ids}
 
 
 def statuses_of(tx: Transaction, ids: Sequence[str], are_runs: bool) -> dict[str, str]:
-    """Where the jobs or runs that ticks have started stand; those that were pruned are missing."""
+    """The status of jobs or runs that ticks have started; pruned ones are missing."""
     template = RUN_STATUSES if are_runs else JOB_STATUSES
     return {str(id): str(status) for id, status in tx.rows(template, ids=list(ids))} if ids else {}

@@ -119,7 +119,7 @@ class Run(RunControl, RunDefinition, Generic[R]):
 
     @property
     def status(self) -> RunStatus:
-        return self._standing().status
+        return self._state().status
 
     async def status_async(self) -> RunStatus:
         return await self._host.bridge.run(lambda: self.status)
@@ -127,14 +127,14 @@ class Run(RunControl, RunDefinition, Generic[R]):
     @property
     def reasons(self) -> list[Reason]:
         """Why it did not end well: the reasons of the steps that failed, each once."""
-        return [Reason.stored(reason) for reason in self._standing().reasons]
+        return [Reason.stored(reason) for reason in self._state().reasons]
 
     async def reasons_async(self) -> list[Reason]:
         return await self._host.bridge.run(lambda: self.reasons)
 
     @property
     def pipeline(self) -> str:
-        return self._standing().pipeline
+        return self._state().pipeline
 
     @property
     def context(self) -> RunContext:
@@ -198,11 +198,11 @@ class Run(RunControl, RunDefinition, Generic[R]):
         return self._database.read(self._read_movement)
 
     def _read_movement(self, tx: Transaction) -> RunUpdate:
-        standing = self._read_standing(tx)
+        state = self._read_state(tx)
         steps: dict[str, dict[str, int]] = {}
         for node, status, count in tx.rows(reading.COUNTS, run=self.id):
             steps.setdefault(str(node), {})[str(status)] = int(count)
-        return RunUpdate(standing.status, steps, standing.reasons)
+        return RunUpdate(state.status, steps, state.reasons)
 
     # steering
 
@@ -261,19 +261,6 @@ class Run(RunControl, RunDefinition, Generic[R]):
         """True if the run was triggered this very moment: there is no need to look whether it has ended."""
         return time.monotonic() - self._made_at < JUST_NOW and self._host.inline is None
 
-    def _standing(self) -> RunStatusRow:
-        return self._database.read(self._read_standing)
-
-    def _read_standing(self, tx: Transaction) -> RunStatusRow:
-        return self._checked(reading.standings(tx, [self.id]).get(self.id))
-
-    def _checked(self, found: RunStatusRow | None) -> RunStatusRow:
-        if found is None:
-            raise PenstockError(
-                f"there is no run {self.id}; it may have been pruned, or its trigger never committed"
-            )
-        return found
-
     def _read_look(self) -> _Look:
         return self._database.read(self._look)
 
@@ -283,16 +270,16 @@ class Run(RunControl, RunDefinition, Generic[R]):
         A caller that reads a second time was woken by an end, most likely of this run: then the value is read too.
         """
         tx.dialect.go_by_index(tx)
-        asked, seen = tx.send_ahead(reading.STANDING, ids=[self.id]), self._seen
+        asked, seen = tx.send_ahead(reading.RUN_STATES, ids=[self.id]), self._seen
         view = self._view(tx, seen) if seen is not None else None
         early = values.ask_results(tx, view) if view is not None else None
-        standing = self._checked(reading.read_standings(asked()).get(self.id))
-        if seen is None or seen.definition != standing.definition:
-            self._seen = RunHeader(standing.pipeline, standing.definition, standing.args)
+        state = self._checked(reading.parse_run_states(asked()).get(self.id))
+        if seen is None or seen.definition != state.definition:
+            self._seen = RunHeader(state.pipeline, state.definition, state.args)
             view = early = None
-        if not standing.status.terminal:
-            return _Look(standing.status, None)
-        return _Look(standing.status, self._value(tx, standing, view, early))
+        if not state.status.terminal:
+            return _Look(state.status, None)
+        return _Look(state.status, self._value(tx, state, view, early))
 
     def _view(self, tx: Transaction, origin: RunHeader) -> RunView:
         return view(self._host.engine.engine_state, tx, self.id, origin)
@@ -300,21 +287,21 @@ class Run(RunControl, RunDefinition, Generic[R]):
     def _value(
         self,
         tx: Transaction,
-        standing: RunStatusRow,
+        state: RunStatusRow,
         view: RunView | None,
         early: Callable[[], Values] | None,
     ) -> Any:
-        if standing.status is not RunStatus.SUCCEEDED:
-            definition = wiring_for(self._host.engine.engine_state, tx, standing.definition).definition
+        if state.status is not RunStatus.SUCCEEDED:
+            definition = wiring_for(self._host.engine.engine_state, tx, state.definition).definition
             why = reading.first_failure(tx, self.id, definition)
-            raise RunFailed(self.id, standing.status, standing.reasons, *why)
-        if standing.mode == RunMode.STOPPED:
-            return decode(standing.result or "null")
+            raise RunFailed(self.id, state.status, state.reasons, *why)
+        if state.mode == RunMode.STOPPED:
+            return decode(state.result or "null")
         engine_state = self._host.engine.engine_state
         known = early() if early is not None else None
         if known is None:
             tx.dialect.go_by_index(tx)
-        run = view or self._view(tx, RunHeader(standing.pipeline, standing.definition, standing.args))
+        run = view or self._view(tx, RunHeader(state.pipeline, state.definition, state.args))
         return values.natural_result(engine_state, tx, run, known)
 
     def _steps(self, tx: Transaction) -> list[Step]:
@@ -322,7 +309,7 @@ class Run(RunControl, RunDefinition, Generic[R]):
         for job, *attempt in sorted(tx.rows(reading.ATTEMPTS, run=self.id), key=lambda row: (row[0], row[1])):
             attempts.setdefault(str(job), []).append(attempt)
         rows = sorted(tx.rows(reading.STEPS, run=self.id), key=lambda row: str(row[0]))
-        found = reading.standings(tx, [self.id]).get(self.id) if rows else None
+        found = reading.run_states(tx, [self.id]).get(self.id) if rows else None
         if found is None:
             return []
         engine_state = self._host.engine.engine_state
@@ -330,11 +317,11 @@ class Run(RunControl, RunDefinition, Generic[R]):
         return [step_of(row, attempts.get(str(row[0]), []), read) for row in rows]
 
     def _graph(self, tx: Transaction) -> Graph:
-        standing = reading.standings(tx, [self.id]).get(self.id)
-        if standing is None:
+        state = reading.run_states(tx, [self.id]).get(self.id)
+        if state is None:
             raise PenstockError(f"there is no run {self.id}")
-        wiring = wiring_for(self._host.engine.engine_state, tx, standing.definition)
-        return graph_of(wiring, standing.status, tx.rows(reading.COUNTS, run=self.id))
+        wiring = wiring_for(self._host.engine.engine_state, tx, state.definition)
+        return graph_of(wiring, state.status, tx.rows(reading.COUNTS, run=self.id))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Run) and other.id == self.id

@@ -77,10 +77,10 @@ class RunDefinition:
         return self._host.database.read(self._read_definition)
 
     def _read_definition(self, tx: Transaction) -> Definition:
-        standing = read.standings(tx, [self.id]).get(self.id)
-        if standing is None:
+        state = read.run_states(tx, [self.id]).get(self.id)
+        if state is None:
             raise PenstockError(f"there is no run {self.id}; it may have been pruned")
-        return wiring_for(self._host.engine.engine_state, tx, standing.definition).definition
+        return wiring_for(self._host.engine.engine_state, tx, state.definition).definition
 
 
 # Where a run comes from: what it was given, under which key, and which run it goes on from or repeats.
@@ -95,17 +95,17 @@ class RunOrigin:
     @property
     def args(self) -> dict[str, Any]:
         """The arguments of the trigger, by parameter; typed as the app's pipeline says, if it still takes them."""
-        standing = self._stands()
-        pipeline = self._host.find_pipeline(standing.pipeline)
+        state = self._state()
+        pipeline = self._host.find_pipeline(state.pipeline)
         try:
-            return pipeline.decode(standing.args) if pipeline is not None else _natural(standing.args)
+            return pipeline.decode(state.args) if pipeline is not None else _natural(state.args)
         except PenstockError:
-            return _natural(standing.args)
+            return _natural(state.args)
 
     @property
     def key(self) -> str | None:
         """The key it was triggered under."""
-        return self._stands().key
+        return self._state().key
 
     @property
     def labels(self) -> list[str]:
@@ -116,38 +116,45 @@ class RunOrigin:
     @property
     def description(self) -> str:
         """The description of the pipeline in the app; empty if there is none."""
-        pipeline = self._host.find_pipeline(self._stands().pipeline)
+        pipeline = self._host.find_pipeline(self._state().pipeline)
         return "" if pipeline is None else pipeline.description
 
     @property
     def revived_from(self) -> Run | None:
         """The run that this one continues."""
-        standing = self._stands()
-        return self._other(standing.revived_from if standing.forked_from is None else None)
+        state = self._state()
+        return self._other(state.revived_from if state.forked_from is None else None)
 
     @property
     def forked_from(self) -> Run | None:
         """The run whose work this one keeps, up to the step at which it was forked."""
-        return self._other(self._stands().forked_from)
+        return self._other(self._state().forked_from)
 
     @property
     def rerun_of(self) -> Run | None:
         """The run of which this one is a repetition."""
-        return self._other(self._stands().rerun_of)
+        return self._other(self._state().rerun_of)
 
     @property
     def parent(self) -> Run | None:
         """The run of which this one is a step."""
-        return self._other(self._stands().parent_run)
+        return self._other(self._state().parent_run)
 
     def _other(self, id: str | None) -> Run | None:
         return None if id is None else self._host.run(id)
 
-    def _stands(self) -> RunStatusRow:
+    def _state(self) -> RunStatusRow:
         self._host.prepare()
-        found = self._host.database.read(read.standings, [self.id]).get(self.id)
+        return self._host.database.read(self._read_state)
+
+    def _read_state(self, tx: Transaction) -> RunStatusRow:
+        return self._checked(read.run_states(tx, [self.id]).get(self.id))
+
+    def _checked(self, found: RunStatusRow | None) -> RunStatusRow:
         if found is None:
-            raise PenstockError(f"there is no run {self.id}; it may have been pruned")
+            raise PenstockError(
+                f"there is no run {self.id}; it may have been pruned, or its trigger never committed"
+            )
         return found
 
 
@@ -227,7 +234,7 @@ class RunControl(RunOrigin):
         """
         host, new = self._host, id_to_make()
         host.prepare()
-        wanted = current(host, self._stands().pipeline)
+        wanted = current(host, self._state().pipeline)
         text = None if args is None else self._encoded(args)
 
         def write(tx: Transaction) -> None:
@@ -282,7 +289,7 @@ class RunControl(RunOrigin):
         host, new = self._host, id_to_make()
         host.prepare()
         text = None if args is None else self._encoded(args, keeps=not redefine)
-        wanted = current(host, self._stands().pipeline) if redefine else None
+        wanted = current(host, self._state().pipeline) if redefine else None
 
         def write(tx: Transaction) -> None:
             if not is_written(tx, new):
@@ -299,8 +306,8 @@ class RunControl(RunOrigin):
 
     def _encoded(self, args: object, keeps: bool = False) -> str:
         """Encode new arguments. `keeps`: for the run's own definition; else for the app's."""
-        standing = self._stands()
-        pipeline = self._host.find_pipeline(standing.pipeline)
+        state = self._state()
+        pipeline = self._host.find_pipeline(state.pipeline)
         if pipeline is None:
             raise DefinitionError(
                 f"this app knows no pipeline for run {self.id}: its new arguments cannot be checked"
@@ -308,7 +315,7 @@ class RunControl(RunOrigin):
         given = _call(pipeline.name, args)
         if keeps:
             engine_state = self._host.engine.engine_state
-            own = self._database.read(lambda tx: wiring_for(engine_state, tx, standing.definition)).definition
+            own = self._database.read(lambda tx: wiring_for(engine_state, tx, state.definition)).definition
             if own.params != pipeline.definition.params:
                 return child_runs.of_revival(self.id, own, pipeline, *given)
         return pipeline.encode(*given)

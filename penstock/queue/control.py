@@ -24,7 +24,7 @@ UNSCHEDULE = "DELETE FROM {scheduled} WHERE job_id {among:ids:uuid}"
 REMOVE_LETTERS = "DELETE FROM {dead_letters} WHERE job_id {among:ids:uuid}"
 LISTED = "SELECT job_id FROM {dead_letters} WHERE job_id {among:ids:uuid}"
 
-STANDING = "SELECT job_id, status FROM {job_states} WHERE job_id {among:ids:uuid}"
+STATUSES = "SELECT job_id, status FROM {job_states} WHERE job_id {among:ids:uuid}"
 ACTED_ON = "SELECT DISTINCT subject_id FROM {audits} WHERE subject_id {among:ids:uuid} AND act = :act"
 
 Action = Callable[[Transaction, Sequence[str]], list[str]]
@@ -225,10 +225,10 @@ def _counting_earlier_tries(name: str, action: Action, is_done: Callable[[str], 
         tried.update(done)
         if not doubtful:
             return done
-        standing = {str(job_id): status for job_id, status in tx.rows(STANDING, ids=doubtful)}
+        statuses = {str(job_id): status for job_id, status in tx.rows(STATUSES, ids=doubtful)}
         # A job that retention has removed since then is still in the trail.
-        gone = [job_id for job_id in doubtful if job_id not in standing]
+        gone = [job_id for job_id in doubtful if job_id not in statuses]
         trail = [str(job_id) for (job_id,) in tx.rows(ACTED_ON, ids=gone, act=name)] if gone else []
-        return done + [job_id for job_id, status in standing.items() if is_done(status)] + trail
+        return done + [job_id for job_id, status in statuses.items() if is_done(status)] + trail
 
     return act

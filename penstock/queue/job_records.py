@@ -9,7 +9,7 @@ from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.values.status import JobStatus, Reason
 
-STANDING = "SELECT status, reason, generation FROM {job_states} WHERE job_id = :id"
+STATE = "SELECT status, reason, generation FROM {job_states} WHERE job_id = :id"
 OUTPUT = """
 SELECT output FROM {executions} WHERE job_id = :id AND outcome = 'succeeded' ORDER BY generation DESC LIMIT 1
 """
@@ -52,9 +52,9 @@ class JobState:
     error: str = ""
 
 
-def standing(tx: Transaction, id: str) -> JobState | None:
+def state_of(tx: Transaction, id: str) -> JobState | None:
     """The job's status; once it is terminal, with its output or its last error."""
-    row = tx.row(STANDING, id=id)
+    row = tx.row(STATE, id=id)
     if row is None:
         return None
     status = JobStatus.stored(row[0])

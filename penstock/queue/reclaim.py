@@ -126,18 +126,18 @@ def bring_back(tx: Transaction) -> int:
 
 
 def reap_silent(
-    tx: Transaction, silence: float, me: str, may_judge: Callable[[int], bool] = lambda _: True
+    tx: Transaction, silence: float, me: str, may_declare_dead: Callable[[int], bool] = lambda _: True
 ) -> list[str]:
     """Remove processes not heard of for too long by the database's clock; never our own.
 
-    `may_judge` is asked when the database has answered, and told by which time: the answer may have taken so long that
-    no process could be heard, or the clock may have been set just now.
+    `may_declare_dead` is called with the database's time when the database has answered: the answer may have taken so
+    long that no process could be heard, or the clock may have been set just now.
     """
     tx.stage("reap")
     micros = int(silence * 1_000_000)
     rows = tx.rows(SILENT, silence=micros, me=me)
     silent = [str(row[0]) for row in rows]
-    if silent and not may_judge(int(rows[0][1])):
+    if silent and not may_declare_dead(int(rows[0][1])):
         return []
     if silent:
         tx.run(REMOVE_SILENT, ids=silent, silence=micros, now=int(rows[0][1]))

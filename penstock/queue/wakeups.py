@@ -24,7 +24,7 @@ from penstock.database.transaction import Transaction
 from penstock.queue import wakeup_targets
 from penstock.queue.wakeup_targets import FRESH, Fleet, Needs
 from penstock.telemetry import fault_points
-from penstock.values.fork_safety import forget_after_fork
+from penstock.values.fork_safety import register_reset_after_fork
 
 NOTIFY = "SELECT pg_notify(:channel, :subject)"
 TURN = int.from_bytes(b"penstock")
@@ -105,10 +105,10 @@ class Wakeups:
         self.names = names and self.pushes
         """True if wake-ups for work name their processes. A thread reads now and then which processes there are."""
         self.channel = database.qualified("wakeups").replace('"', "")[:50]
-        self.forget()
-        forget_after_fork(self)
+        self.reset_after_fork()
+        register_reset_after_fork(self)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """Start anew, also in a forked child: without listeners, and with nothing to send."""
         self._listeners: list[Heard] = []
         self._lock = threading.Lock()

@@ -156,7 +156,7 @@ class Worker:
         for service in self.services:
             service.start()
         if self.role in ROW_ROLES:
-            self.rows.start()
+            self.rows.start_new()
         self._watch = asyncio.create_task(self._watch_services())
         self.app.worker_loops.append(self.loop)
 
@@ -290,7 +290,8 @@ class Worker:
         return [name for name in self._tasks() if name not in paused] if paused else self._tasks()
 
     def _find_paused(self) -> Set[str]:
-        executors, tasks = self.dispatcher.paused_executors, self.dispatcher.processes.paused_tasks
+        executors, processes = self.dispatcher.paused_executors, self.dispatcher.processes
+        tasks: Set[str] = processes.paused_tasks if processes.import_pauses else frozenset()
         if not executors:
             return tasks
         known = ((name, self.app.find_task(name)) for name in self._tasks())
@@ -344,7 +345,9 @@ class Worker:
     def _holds(self) -> bool:
         """True if this process holds claims, or outcomes that are not settled."""
         unwritten = self.pump.unsettled > 0 or self.pump.in_doubt
-        return unwritten or self.source.holdings.count + self.dispatcher.busy > 0 or self.rows.holds
+        if unwritten or self.source.holdings.count + self.dispatcher.busy > 0:
+            return True
+        return bool(self.rows.runners) and self.rows.holds
 
     def _wanted(self) -> IdleQuery:
         tasks = self._tasks() if self.pump.claiming else ()
@@ -388,7 +391,7 @@ class Worker:
         for service in self.services:
             if not service.alive and not service.stopping.is_set():
                 service.start()
-        if self.role in ROW_ROLES:
+        if self.role in ROW_ROLES and self.app.reconcilers:
             self.rows.revive()
 
     def _loop_is_ending(self) -> bool:

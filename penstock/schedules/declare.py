@@ -29,7 +29,7 @@ AGAIN = 60.0
 SILENT = 3 * 60 * SECOND
 """Microseconds: a revision that no worker has declared for this long is not in use any more."""
 STAMP = "UPDATE {schedules} SET declared_at = {now} WHERE id {among:ids:uuid}"
-STANDING = """
+STORED = """
 SELECT name, id, revision, superseded, declared_at, orphaned_at, {now} FROM {schedules} WHERE name {among:names:text}
 """
 STORE = "SELECT 1 FROM {definitions} WHERE hash = :hash"
@@ -42,10 +42,10 @@ def declare_all(
     wanted = {each.name: each for each in declared}
     if not wanted:
         return
-    standing = {row[0]: row[1:] for row in host.database.read(_standing, sorted(wanted))}
+    stored = {row[0]: row[1:] for row in host.database.read(_read_stored, sorted(wanted))}
     same = []
     for name, one in sorted(wanted.items()):
-        id, revision, superseded, stamped, orphaned, now = standing.get(name, (None,) * 6)
+        id, revision, superseded, stamped, orphaned, now = stored.get(name, (None,) * 6)
         if id is not None and revision == one.revision and orphaned is None:
             same.append(str(id))
         elif id is None or one.revision not in superseded or stamped is None or stamped < now - SILENT:
@@ -64,8 +64,8 @@ def _declare_apart(host: AppServices, defined: ScheduleDefinition, paused: bool)
         host.events.emit(ScheduleFailed(defined.name, f"{type(error).__name__}: {error}"))
 
 
-def _standing(tx: Transaction, names: list[str]) -> list[Row]:
-    return tx.rows(STANDING, names=names)
+def _read_stored(tx: Transaction, names: list[str]) -> list[Row]:
+    return tx.rows(STORED, names=names)
 
 
 def _stamp(tx: Transaction, ids: list[str]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from penstock.values.fork_safety import forget_after_fork
+from penstock.values.fork_safety import register_reset_after_fork
 
 log = logging.getLogger("penstock")
 
@@ -329,10 +329,10 @@ class Stream:
 
     def __init__(self) -> None:
         self._listeners: list[tuple[type[Event], Listener]] = []
-        self.forget()
-        forget_after_fork(self)
+        self.reset_after_fork()
+        register_reset_after_fork(self)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: replace the lock, which a thread of the parent may hold. The listeners stay."""
         self._lock = threading.Lock()
 

@@ -22,7 +22,7 @@ from penstock.telemetry import events
 from penstock.telemetry.events import Event, Stream
 from penstock.telemetry.metric_values import LocalNumbers, MetricNumbers
 from penstock.telemetry.prometheus_text import Family, Labels, expose, labelled
-from penstock.values.fork_safety import forget_after_fork
+from penstock.values.fork_safety import register_reset_after_fork
 
 SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0)
 PREFIX = "penstock_"
@@ -32,12 +32,12 @@ class Metrics:
     """Counters and histograms over the events of one app, in one process."""
 
     def __init__(self, stream: Stream, numbers: MetricNumbers | None = None) -> None:
-        self.forget()
+        self.reset_after_fork()
         self.numbers: MetricNumbers = LocalNumbers() if numbers is None else numbers
         self._stops = [stream.on(kind, self._heard(count)) for kind, count in COUNTING.items()]
-        forget_after_fork(self)
+        register_reset_after_fork(self)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: replace the lock, which a thread of the parent may hold."""
         self._lock = threading.Lock()
 

@@ -26,7 +26,7 @@ FORKED = (
 
 
 class ResetsAfterFork(Protocol):
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """Called in a forked child: reset the object, without closing what belongs to the parent."""
 
 
@@ -43,8 +43,8 @@ _preparing: WeakSet[PreparesForFork] = WeakSet()
 _prepared: list[PreparesForFork] = []
 
 
-def forget_after_fork(owner: ResetsAfterFork) -> None:
-    """Call `forget` of this object in every child that is forked from now on."""
+def register_reset_after_fork(owner: ResetsAfterFork) -> None:
+    """Call `reset_after_fork` of this object in every child that is forked from now on."""
     _alive.add(owner)
 
 
@@ -71,10 +71,10 @@ def _go_on() -> None:
     _prepared.clear()
 
 
-def _forget() -> None:
+def _reset() -> None:
     _prepared.clear()
     for owner in list(_alive):
-        _each(owner, owner.forget)
+        _each(owner, owner.reset_after_fork)
 
 
 def _each(owner: object, step: Callable[[], None]) -> None:
@@ -86,14 +86,13 @@ def _each(owner: object, step: Callable[[], None]) -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_prepare, after_in_parent=_go_on, after_in_child=_forget)
+    os.register_at_fork(before=_prepare, after_in_parent=_go_on, after_in_child=_reset)
 
 
 # Properties that are worked out once, at their first use.
 #
 # Python 3.11 holds a lock meanwhile, one for all objects of the class: a child forked by another thread just then
-# would
-# wait for it for ever. Newer ones hold none, and neither do we: two threads that come first may both work it out.
+# would wait for it for ever. Newer versions hold no lock, and neither do we: two threads may both work it out.
 
 T = TypeVar("T")
 

@@ -38,7 +38,8 @@ TWINS = {
 
 @cache
 def classes() -> dict[str, ast.ClassDef]:
-    """Not when the tests are collected: everybody does that, and it takes seconds to read the whole package."""
+    """Not when the tests are collected: every pytest process does that, and it takes seconds to read the whole
+    package."""
     return {node.name: node for module in modules() for node in module.classes}
 
 

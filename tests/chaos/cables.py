@@ -1,7 +1,8 @@
 """Hosts in network namespaces of their own, each at the end of a cable that can be pulled out.
 
-What the kernel then does is what it does when a switch is gone: nobody is told, packets are lost, TCP sends them again
-for as long as it sees fit. It needs `ip` and the right to make namespaces; elsewhere the proxy holds everything back.
+What the kernel then does is what it does when a switch is gone: no side gets an error, packets are lost, TCP sends them
+again for as long as it sees fit. It needs `ip` and the right to make namespaces; elsewhere the proxy holds everything
+back.
 """
 
 import os

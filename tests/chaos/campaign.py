@@ -63,7 +63,7 @@ def judge(made: World, say: Callable[[str], None], seconds: float) -> Verdict:
 
 
 def settle(made: World, say: Callable[[str], None], look_after: Callable[[], None]) -> None:
-    """No more load; wait until all is done; stop everybody in order."""
+    """No more load; wait until all is done; stop all hosts in order."""
     made.stop_producer()
 
     def on_time() -> bool:
@@ -101,7 +101,7 @@ def unfinished(made: World) -> dict[str, int]:
 
 
 def _kept(made: World) -> str:
-    """Copies of what the processes wrote, for whoever wants to know why."""
+    """Copies of what the processes wrote, for the person who looks for the cause."""
     folder = Path(mkdtemp(prefix=f"penstock-chaos-{made.terms.seed}-"))
     for file in [*made.folder.glob("*.log"), *made.ledger.glob("*.jsonl"), *made.folder.glob("*.db")]:
         shutil.copy(file, folder)

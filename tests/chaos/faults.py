@@ -58,7 +58,7 @@ def kill_host(world: World, host: Host, chance: Random) -> After:
 
 
 def kill_service(world: World, host: Host, chance: Random) -> After:
-    """The same, and the machine stays up: whoever is started next sees at once that they are dead."""
+    """The same, and the machine stays up: the next process that starts sees at once that they are dead."""
     host.kill()
     return After(chance.uniform(0.5, 2), host.start)
 
@@ -114,7 +114,7 @@ def block_long(world: World, host: Host, chance: Random) -> After:
 
 
 def cut_network(world: World, host: Host, chance: Random) -> After:
-    """Connections end at once, and nobody gets through."""
+    """Connections end at once, and no new one gets through."""
     assert host.proxy is not None
     proxy = host.proxy
     proxy.cut()
@@ -122,7 +122,7 @@ def cut_network(world: World, host: Host, chance: Random) -> After:
 
 
 def strand_connections(world: World, host: Host, chance: Random) -> After:
-    """Some of its connections are dead without a word; what was sent on them arrives when nobody waits any more."""
+    """Some of its connections are dead without a word; what was sent on them arrives when no client waits any more."""
     assert host.proxy is not None
     proxy = host.proxy
     proxy.strand(lambda: chance.random() < 0.5)
@@ -153,12 +153,12 @@ def fill_table(world: World, chance: Random) -> After:
 
 
 def hold_snapshot(world: World, chance: Random) -> After:
-    """A report that somebody forgot: dead rows pile up."""
+    """A transaction of a report is left open: dead rows pile up."""
     return After(chance.uniform(6, 12), trouble.snapshot(world))
 
 
 def hold_file(world: World, chance: Random) -> After:
-    """Another program writes to the SQLite file, for longer than anybody waits for a lock."""
+    """Another program writes to the SQLite file, for longer than any worker waits for a lock."""
     return After(chance.uniform(0.3, 1.3) * REAP_AFTER, trouble.write_lock(world))
 
 
@@ -195,4 +195,4 @@ PRODUCER_FAULTS: dict[HostFault, tuple[int, tuple[str, ...]]] = {
 }
 SPEND_NOTHING = ("stop_host", "pause_host", "skew_clock", "block_briefly", "kill_connections", "restart_server",
                  "fill_table", "hold_snapshot", "failover")  # fmt: skip
-"""Whoever runs a job while this happens, and nothing else, has not crashed."""
+"""A process that runs a job while this happens, and nothing else, has not crashed."""

@@ -60,7 +60,7 @@ def galera(
 
 
 def _balanced(made: World, cluster: Galera, url: str, stack: ExitStack) -> dict[Proxy, Node]:
-    """A way to the database for everybody, and the node that each leads to."""
+    """A way to the database for each host, and the node that it leads to."""
     network = Network()
     stack.callback(network.close)
     homes: dict[Proxy, Node] = {}

@@ -80,7 +80,7 @@ class Host:
         return [] if self.cable is None else self.cable.inside
 
     def block(self) -> None:
-        """Nothing comes through between it and the database, and nobody is told."""
+        """Nothing comes through between it and the database, and neither side gets an error."""
         assert self.proxy is not None
         if self.cable is not None:
             self.cable.pull()

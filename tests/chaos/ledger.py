@@ -1,8 +1,8 @@
 """The ledger: what really happened, written outside the database under test.
 
-One file per process, one line per entry, on disk before the caller goes on. A line is written in one piece: whoever is
-killed has written it or not. Times are those of the machine's monotonic clock, which all processes share and no skewed
-host clock moves.
+One file per process, one line per entry, on disk before the caller goes on. A line is written in one piece: a process
+that is killed has written it or not. Times are those of the machine's monotonic clock, which all processes share and no
+skewed host clock moves.
 """
 
 import json

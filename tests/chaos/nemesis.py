@@ -22,7 +22,7 @@ RECOVERY = REAP_AFTER + 2
 
 @dataclass(slots=True)
 class Card:
-    """A kind of fault that is next for somebody."""
+    """A kind of fault that may be next, and what it hits."""
 
     name: str
     on: str
@@ -72,7 +72,7 @@ class Nemesis:
         return not self.pending and now - last > RECOVERY
 
     def heal_all(self) -> None:
-        """Let everything that is under way come to its end, then see that everybody runs."""
+        """Let everything that is under way come to its end, then see that all hosts run."""
         while self.pending:
             self.heal(time.monotonic())
             time.sleep(TURN)
@@ -87,7 +87,8 @@ class Nemesis:
             fault.free()
 
     def look_after_hosts(self) -> None:
-        """Nobody ends who was not told to, except for want of a database at the start; as systemd, start it again."""
+        """No process ends that was not told to, except for want of a database at the start; as systemd, start it
+        again."""
         for host in self.world.everybody:
             if not host.busy and not host.running:
                 code = host.worker.code if host.worker else None

@@ -1,10 +1,10 @@
 """The network between one host and the database: a TCP proxy that can be blocked and cut.
 
-Blocked is what a broken switch does: nothing comes through in either direction, nobody is told, and who connects waits.
-Afterwards either everything that was sent arrives late, as TCP would have it, or the connections are gone. Stranded is
-a connection that nothing comes through, while others do: whoever gives it up and connects anew goes on, and what was
-sent before arrives after that. Cut is what a firewall does that refuses: connections end at once and new ones are not
-accepted.
+Blocked is what a broken switch does: nothing comes through in either direction, no error is reported, and a new
+connection waits. Afterwards either everything that was sent arrives late, as TCP would have it, or the connections are
+gone. Stranded is a connection that nothing comes through, while others do: a client that gives it up and connects anew
+goes on, and what was sent before arrives after that. Cut is what a firewall does that refuses: connections end at once
+and new ones are not accepted.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ class Recovery:
     held: int
     """Jobs that the victims held, all together."""
     taken_back: int
-    """Of those, how many had to be given to somebody else."""
+    """Of those, how many had to be given to another process."""
     alone: int
     """Faults with nothing else going on, of which there is something to measure."""
     median: float | None

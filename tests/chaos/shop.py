@@ -126,7 +126,7 @@ def book(number: int) -> int:
 
 @app.task(name="slow", priority=5, **FOREVER)
 async def slow(number: int) -> int:
-    """Long enough to be in somebody's hands when something happens."""
+    """Long enough to be held by a worker when a fault happens."""
     begin()
     await asyncio.sleep(2 + 2 * random())
     return number
@@ -153,7 +153,7 @@ def minutely() -> None:
 
 @app.task(name="poison", retries=0, max_crashes=1)
 def poison(number: int) -> int:
-    """Kills whoever runs it."""
+    """Kills the process that runs it."""
     begin()
     os.kill(os.getpid(), SIGKILL)
     return number

@@ -1,4 +1,4 @@
-"""A PostgreSQL primary and its synchronous standby, on two ports that stay the same, whoever is which."""
+"""A PostgreSQL primary and its synchronous standby, on two ports that stay the same when the roles change."""
 
 import os
 from pathlib import Path
@@ -29,7 +29,7 @@ class Standby(Postgres):
 
 
 class Pair:
-    """Whoever is primary waits with every commit until the other has it, too."""
+    """The primary waits with every commit until the standby has it, too."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,7 +49,7 @@ class Pair:
         self.count += 1
         self.standby = Standby(self.folder / f"server-{self.count}", self.primary, self.spare_port)
         self.standby.start()
-        eventually(lambda: self._say(STREAMING) == 1, 60)  # until then nobody should have to wait for it
+        eventually(lambda: self._say(STREAMING) == 1, 60)  # until then no commit should have to wait for it
         self._say("alter system set synchronous_standby_names = '*'")
         self._say("select pg_reload_conf()")
         eventually(lambda: self._say(IN_STEP) == 1, 60)

@@ -37,7 +37,7 @@ def test_nothing_comes_through_while_it_is_out() -> None:
                 cable.pull()
                 host.stdin.write("late\n")
                 host.stdin.flush()
-                assert host.stdout.readline() == "said\n", "nobody is told"
+                assert host.stdout.readline() == "said\n", "neither side gets an error"
                 assert select.select([line], [], [], MOMENT)[0] == []
                 cable.plug()
                 line.settimeout(30)

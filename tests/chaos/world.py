@@ -45,7 +45,7 @@ class World:
     terms: Terms
     folder: Path
     app: Penstock
-    """The database as it is, not through anybody's proxy."""
+    """The database as it is, not through the proxy of a host."""
     programs: Programs
     server: Server | None
     mark: str

@@ -27,7 +27,7 @@ def failing_at(point: str, error: Exception, times: int = 1) -> Iterator[list[st
 
 
 def disconnected(app: Penstock) -> Exception:
-    """The connection is gone, and nobody knows whether the commit took place."""
+    """The connection is gone, and the client does not know whether the commit took place."""
     match app.database.dialect.name:
         case "postgresql":
             return psycopg.OperationalError("server closed the connection unexpectedly")

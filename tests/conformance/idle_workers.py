@@ -14,7 +14,7 @@ from penstock.runtime.worker import Worker
 from tests.waiting import until
 
 PROMPT = 40.0
-"""Far less than the time to the next glance: whoever was not told would wait that long."""
+"""Far less than the time to the next glance: a worker that was not told would wait that long."""
 
 
 def soon_calm(monkeypatch: pytest.MonkeyPatch, interval: float = 3600.0) -> None:

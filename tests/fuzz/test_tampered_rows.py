@@ -1,4 +1,5 @@
-"""Whatever a hand does to a row, everybody else comes through: tasks, delayed ones, limits, runs, reconcilers, crashes.
+"""Whatever a person does to a row, all other work comes through: tasks, delayed ones, limits, runs, reconcilers,
+crashes.
 
 A few fresh cases a run, on every database, beside a worker that goes on through all of them.
 """

@@ -34,7 +34,7 @@ def started(part: Part) -> Iterator[BaseProcess]:
 
 
 def points_of(part: Part, folder: Path) -> list[str]:
-    """The points that a part passes when nobody disturbs it, each once, in order."""
+    """The points that a part passes when no fault disturbs it, each once, in order."""
     return list(dict.fromkeys(_passed(part, folder)))
 
 

@@ -1,7 +1,8 @@
 """Freezing a process between two of its transactions, from outside or at a point of its own.
 
-Whoever freezes inside one keeps its locks, on SQLite the whole file: nobody can write until it thaws, and there is
-nothing to see of how others go on. A process has several threads that write, so a look at one of them will not do.
+A process that freezes inside one keeps its locks, on SQLite the whole file: no other can write until it thaws, and
+there is nothing to see of how others go on. A process has several threads that write, so a look at one of them will not
+do.
 """
 
 import os
@@ -48,7 +49,7 @@ class Tried(Exception):
 
 
 def _can_write(database: Database, probes: Sequence[str]) -> bool:
-    """At once: whoever froze at the gate before the file makes others wait in vain, and then go round it."""
+    """At once: a process that froze at the gate before the file makes others wait in vain, and then go round it."""
     began = time.monotonic()
     with suppress(OperationalError, psycopg.Error, pymysql.MySQLError):
         try:

@@ -16,7 +16,7 @@ SPENDS_RETRY = ("errored", "timed_out")
 
 
 def declare_dead(app: Penstock) -> None:
-    """Let everybody's last heartbeat be long ago, as it would be after a while: nobody lives any more."""
+    """Let the last heartbeat of every process be long ago, as it would be after a while: no process lives any more."""
     app.database.in_transaction(lambda tx: tx.run("UPDATE {processes} SET heartbeat_at = 0"))
 
 

@@ -1,7 +1,7 @@
 """Runs for kill tests: tasks that every process of `scenes` knows, and pipelines whose steps are in one queue.
 
-What is told of a run's end, and the run that follows it, are for the queue LATER: whoever is to be killed in the first
-queue leaves them alone.
+What is told of a run's end, and the run that follows it, are for the queue LATER: a worker that is to be killed in the
+first queue leaves them alone.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ def declare(app: Penstock, note: Callable[[], None], one_by_one: bool) -> None:
 
     @app.task(name="pauses", retries=0)
     async def pauses(number: int) -> int:
-        """Whoever presumes that its run goes on will be wrong."""
+        """A worker that presumes that its run goes on will be wrong."""
         note()
         await asyncio.to_thread(app.run(str(penstock.current().run_id)).pause)
         return number
@@ -84,7 +84,7 @@ def everything(app: Penstock, queue: str) -> Pipeline:
 
 
 def refused(app: Penstock, queue: str) -> Pipeline:
-    """Whoever settles its step presumes wrongly."""
+    """The worker that settles its step presumes wrongly."""
     return app.flow(f"refused-{queue}").start(app.tasks["pauses"].options(queue=queue))
 
 
@@ -168,7 +168,8 @@ PATIENCE = ((worker, "SHORTEST_POLL", 60.0), (worker, "listener_for", lambda *_:
 
 
 def hold_at_once() -> None:
-    """However slow the machine is, the next step is held without another look at the queue: nobody tells of more."""
+    """However slow the machine is, the next step is held without another look at the queue: no wake-up tells of
+    more."""
     _set(PATIENCE)
 
 

@@ -142,7 +142,7 @@ class PostgresAdmin(Admin):
 
 
 def _see_off(connection: psycopg.Connection, name: str, insider: int = 0) -> bool:
-    """Give those who are closing a moment: a drop that meets anybody sleeps for a tenth of a second."""
+    """Give closing connections a moment: a drop that meets one sleeps for a tenth of a second."""
     others = "select count(*) from pg_stat_activity where datname = %s and pid <> %s"
     return _soon(lambda: connection.execute(others, [name, insider]).fetchone() == (0,))
 

@@ -52,7 +52,7 @@ class Mariadb(Server):
             "--bind-address=127.0.0.1",
             f"--socket={self.folder / 's'}",
             f"--pid-file={self.folder / 'pid'}",
-            "--default-time-zone=+05:30",  # nobody's, so that a local time taken for UTC shows
+            "--default-time-zone=+05:30",  # of no test machine, so that a local time taken for UTC shows
             "--max-connections=300",
             "--innodb-flush-log-at-trx-commit=2",  # survives a crash of the server, not of the machine
             "--innodb-buffer-pool-size=128M",
@@ -60,7 +60,7 @@ class Mariadb(Server):
 
     def _basics(self) -> list[str | Path]:
         programs = self.programs
-        # MySQL wants a folder that only its package's installation makes, for files that nobody reads here.
+        # MySQL wants a folder that only its package's installation makes, for files that are not read here.
         small = (
             ["--innodb-log-file-size=8M", "--skip-name-resolve"]
             if programs.is_mariadb

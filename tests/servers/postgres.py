@@ -10,7 +10,7 @@ from tests.servers.pristine import made_once
 from tests.servers.server import Server
 
 # Durability is bought from the disk, and no test takes the disk away: without fsync a crash of the server
-# is still survived. The time zone is nobody's, so that a local time taken for UTC shows.
+# is still survived. The time zone is that of no test machine, so that a local time taken for UTC shows.
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",

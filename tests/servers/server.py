@@ -93,7 +93,7 @@ class Server(ABC):
         return dict(os.environ)
 
     def _start_on_a_free_port(self) -> None:
-        # Between finding a free port and using it, somebody else may take it.
+        # Between finding a free port and using it, another process may take it.
         for _ in range(START_ATTEMPTS - 1):
             try:
                 return self._start_once()
@@ -167,7 +167,7 @@ def identity() -> str:
 
 
 def make_folder(folder: Path) -> None:
-    """A folder for whoever the server runs as."""
+    """A folder for the user that the server runs as."""
     folder.mkdir()
     if identity() == "nobody":
         os.chown(folder, pwd.getpwnam("nobody").pw_uid, -1)

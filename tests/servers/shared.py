@@ -51,7 +51,7 @@ class SharedServers:
     _admins: dict[str, Admin] = field(default_factory=dict)
 
     def admin(self, kind: str) -> Admin:
-        """The server of that kind, started if nobody has yet; `Unavailable` if it cannot be had."""
+        """The server of that kind, started at the first request; `Unavailable` if it cannot be had."""
         if kind not in self._admins:
             self._admins[kind] = ADMINS[kind](self._url(kind), keep=True)
         return self._admins[kind]
@@ -69,7 +69,7 @@ class SharedServers:
         return words["url"]
 
     def missing(self) -> dict[str, str]:
-        """The kinds somebody asked for in vain, and why."""
+        """The kinds that a test asked for in vain, and why."""
         words = {kind: self._read(kind) for kind in ADMINS}
         return {kind: said["unavailable"] for kind, said in words.items() if said and "unavailable" in said}
 

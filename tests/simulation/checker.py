@@ -53,7 +53,7 @@ def _end(story: Story, stuck: str | None) -> Iterator[str]:
         if status not in TERMINAL:
             yield f"{job_id} is still {status} at the end"
         if story.model.states[str(job_id)].status != status:
-            yield f"{job_id} is {status}, which nobody made it"
+            yield f"{job_id} is {status}, and no process made it so"
     for table, query in LEFT_OVER.items():
         if rows := story.rows(query):
             yield f"left in {table} at the end: {', '.join(str(row[0]) for row in rows)}"

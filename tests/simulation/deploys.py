@@ -1,4 +1,4 @@
-"""Deploys: all workers are stopped in order, in the middle of their work or at its end. Nobody keeps anything."""
+"""Deploys: all workers are stopped in order, in the middle of their work or at its end. No worker keeps a claim."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Deploys:
         self.world.stickiness = self.world.rng.choice([0.2, 0.6])
         hurried = self.world.rng.random() < 0.5
         if hurried:
-            # Best when somebody was just handed something, or is about to be, and has not begun with it.
+            # Best when a worker was just handed a claim, or is about to be, and has not begun with it.
             best = self.world.rng.choice([self._is_handed_over, self._is_about_to_be])
             enough = self.world.steps + 40
             self.world.run(lambda: self.world.steps >= enough or best(), 41)
@@ -50,7 +50,7 @@ class Deploys:
         return any(crew.coming for crew in [*crews, *(worker.dispatcher for worker in known)])
 
     def _is_about_to_be(self) -> bool:
-        """Somebody has claimed something, and the stop comes before it is on the loop."""
+        """A worker has claimed a job, and the stop comes before the job is on the loop."""
         known = self.workers()
         rows = [runner.pump for worker in known for runner in worker.rows.runners.values()]
         pumps: list[Pump[Any, Any]] = [*rows, *(worker.pump for worker in known)]

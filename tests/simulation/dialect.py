@@ -56,7 +56,7 @@ class Lent:
     def __init__(self, wire: Wire, home: list[Lent]) -> None:
         self.driver_connection = wire
         self.home = home
-        """The pool that it goes back to; after that was emptied, nobody's."""
+        """The pool that it goes back to; after that was emptied, a list that is not used."""
 
     def close(self) -> None:
         self.home.append(self)
@@ -66,7 +66,7 @@ class Lent:
 
 
 class SharedPool(NullPool):
-    """Handlers that ask SQLAlchemy for a connection get wires from the same pool as everybody."""
+    """Handlers that ask SQLAlchemy for a connection get wires from the same pool as all others."""
 
     def __init__(
         self, creator: Any, pool_size: int = 0, max_overflow: int = 0, timeout: float = 0, **options: Any

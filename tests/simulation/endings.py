@@ -47,7 +47,7 @@ def problems(model: Model, job_id: str, old: State, new: State, execution: tuple
     if model.host != model.hosts.get(old.process or ""):
         yield "but the claim is not this host's [3]"
     if process != old.process and model.hosts.get(process) != model.host:
-        yield "in the name of somebody else [3]"
+        yield "in the name of another process [3]"
     if outcome == "errored" and job_id in model.refused:
         return  # what its handler did could not be written
     yield from _true(model, job_id, old, outcome)
@@ -89,7 +89,7 @@ def _true(model: Model, job_id: str, old: State, outcome: str) -> Iterator[str]:
                 yield f"but its handler {how} {what}"
         case "cancelled":
             if what != "Cancel" and not old.cancel:
-                yield f"but nobody wanted that; its handler {how} {what}"
+                yield f"but no caller wanted that; its handler {how} {what}"
         case "released":
             if model.host not in model.leaving and what != "DatabaseUnavailable":
                 yield "but its process was not stopping [11]"

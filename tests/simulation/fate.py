@@ -40,10 +40,10 @@ class Fate(Faults):
     temper: Temper
     hosts: list[Host]
     revive: Callable[[Host], Host | None]
-    """A new process where one died; None if nobody needs it."""
+    """A new process where one died; None if none is needed."""
     calm: bool = False
     closing: bool = False
-    """Nobody is started any more."""
+    """No process is started any more."""
     away_until: int = 0
     strikes: bool = field(init=False)
     interrupts: bool = field(init=False)
@@ -109,7 +109,7 @@ class Fate(Faults):
                 self.struck["restart"] += 1
 
     def _come_to(self, world: World, host: Host) -> None:
-        """The threads of a process that was stopped come to one by one: whoever is first knows nothing yet."""
+        """The threads of a process that was stopped come to one by one: the first knows nothing yet."""
         mine = [fiber for fiber in world.fibers if fiber.owner is host]
         if not self.calm and mine and world.rng.random() < 0.7:
             self._hold_up(world, world.rng.choice(mine))
@@ -203,7 +203,7 @@ class Fate(Faults):
         world.now += micros
 
     def _outage(self, world: World) -> None:
-        """The database is away, for everybody."""
+        """The database is away, for all processes."""
         self.struck["outage"] += 1
         micros = int(REAP_AFTER * world.rng.choice([0.1, 0.6, 1.3]))
         self.away_until = world.now + micros

@@ -22,7 +22,7 @@ NEVER = 1 << 62
 
 
 class Need(Protocol):
-    """What a fiber waits for. The scheduler looks at all of them at every step: it reads, and calls nobody."""
+    """What a fiber waits for. The scheduler looks at all of them at every step: it reads, and calls no fiber."""
 
     @property
     def flag(self) -> object:
@@ -58,7 +58,7 @@ TURN, TIME = Turn(), Time()
 
 
 class Owner:
-    """Whoever fibers belong to: a host. A dead one's fibers never run again; a frozen one's wait."""
+    """The owner of fibers: a host. A dead one's fibers never run again; a frozen one's wait."""
 
     name = "harness"
     alive = True

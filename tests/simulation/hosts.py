@@ -123,7 +123,7 @@ class WorkerHost(Host):
                     service.waker.wake("written")
 
     def claim_late(self) -> None:
-        """As the database does it for a message that was long on its way: nobody here hears of it."""
+        """As the database does it for a message that was long on its way: no process here hears of it."""
         assert self.worker is not None
         process, tasks = self.worker.identity.id, self.app.task_names
 
@@ -135,7 +135,7 @@ class WorkerHost(Host):
             self.machine.database.in_transaction(take)
 
     def cancel_running(self) -> None:
-        """Somebody cancels what its event loop works on, and it hears of that at once."""
+        """An operator cancels what its event loop works on, and it hears of that at once."""
         assert self.worker is not None
         worker, database = self.worker, self.machine.database
         works: list[Any] = [work for work in worker.dispatcher.active.values() if work.executor == "async"]

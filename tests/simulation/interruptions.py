@@ -1,4 +1,4 @@
-"""Interruptions: whoever waits on an event loop for a thread's work is told to end, in the middle of it.
+"""Interruptions: a task that waits on an event loop for a thread's work is told to end, in the middle of it.
 
 By its timeout, by a cancellation, by a stop that is in a hurry; a caller hangs up. The thread waits a little, so that
 the one who was interrupted may well be gone before it goes on.
@@ -11,7 +11,7 @@ from tests.simulation.world import SECOND, World
 
 A_WHILE = 5 * SECOND
 APART = ("/transaction", "/pool", "/door")
-"""Threads that somebody on an event loop waits for."""
+"""Threads that a task on an event loop waits for."""
 MOMENTS = (0.002, 0.05, 0.5)
 
 

@@ -1,4 +1,4 @@
-"""What may go: finished work that is old enough, and that nobody who is still there may need.
+"""What may go: finished work that is old enough, and that no run or job which is still there may need.
 
 A run goes as a whole. Before it go the runs that were revived or forked from it, and the run that it is a child of, and
 it stays while one that follows it has not ended: each of them may still ask what it made of a step.
@@ -31,7 +31,7 @@ class Keeping:
 
     wrong: list[str] = field(default_factory=list)
     ages: dict[str, float] = field(default_factory=dict)
-    """For how long everybody keeps what is over, in seconds; clients by their name."""
+    """For how long every process keeps what is over, in seconds; clients by their name."""
     runs: dict[str, Run] = field(default_factory=dict)
     steps: dict[str, dict[str, None]] = field(default_factory=dict)
     run_of: dict[str, str] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Keeping:
         for id in lost:
             if id in self.runs:
                 self.say(
-                    f"steps of {id} are gone, and it is there: whoever needs it finds it without its work"
+                    f"steps of {id} are gone, and it is there: a run that needs it finds it without its work"
                 )
 
     def _ends(self, id: str, over: bool) -> None:

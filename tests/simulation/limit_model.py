@@ -1,4 +1,4 @@
-"""The rules of limits, replayed over the history: never one too many, and nobody runs who was not admitted.
+"""The rules of limits, replayed over the history: never one job too many, and no job runs that was not admitted.
 
 A slot is what the tables say: a row that names its claim. After every commit that gives some, those that count are
 counted again, here by hand. Invariant 13.
@@ -82,7 +82,7 @@ class LimitModel:
         return self.tokens.get(job) == token if until == NEVER else until > at
 
     def _began(self, job: str, token: int) -> None:
-        """Whoever begins, and still holds its claim, was admitted by all its limits."""
+        """A job that begins while its claim is held was admitted by all its limits."""
         if self.tokens.get(job) != token:
             return
         held = [

@@ -58,7 +58,7 @@ def was_real(world: World, host: Host) -> bool:
 
 
 def _is_seen(hosts: Sequence[Host], host: WorkerHost) -> bool:
-    """There is somebody who can take it for dead."""
+    """There is a process that can take it for dead."""
     awake = [other for other in hosts if other.alive and not other.frozen]
     works = [other for other in awake if isinstance(other, WorkerHost) and other.worker is not None]
     return host in works and len(works) > 1

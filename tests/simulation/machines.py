@@ -113,6 +113,6 @@ class Machine:
         return self.first.metadata
 
     def shut(self) -> None:
-        """No connection is left, not even one that an outage has cut and that nobody has noticed yet."""
+        """No connection is left, not even one that an outage has cut without a fiber having noticed it yet."""
         self.dialect.cut_all()
         self.dialect.empty_pool()

@@ -65,7 +65,7 @@ class Model:
     pruned: set[str] = field(default_factory=set)
     """Jobs that are there no more. What was last known of them stays."""
     put_away: set[str] = field(default_factory=set)
-    """Dead letters that somebody has dealt with."""
+    """Dead letters that an operator has dealt with."""
     dead: set[str] = field(default_factory=set)
     """Hosts that really died."""
     away_at: int = 0
@@ -73,7 +73,7 @@ class Model:
     back_at: int = 0
     there_at: int = 0
     delayed_at: int = 0
-    """When everybody was last stopped at once, and for how long."""
+    """When all processes were last stopped at once, and for how long."""
     delayed_by: int = 0
 
     refused: set[str] = field(default_factory=set)
@@ -137,7 +137,7 @@ class Model:
     def _check_left(self, hosts: Sequence[str]) -> None:
         """Who stops in order, and nothing goes wrong meanwhile, has given everything back.
 
-        But for what is to be cancelled: whoever reclaims that ends it, with all that follows.
+        But for what is to be cancelled: the process that reclaims it ends it, with all that follows.
         """
         held = {job_id: state for job_id, state in self.states.items() if state.status == "running"}
         for job_id, state in held.items():
@@ -231,7 +231,7 @@ class Model:
         return had_time or self.away_at - heard_at >= REAP_AFTER
 
     def _check_delayed(self, process: str, heard_at: int) -> None:
-        """Who was stopped like everybody else must not judge; after a short stop nobody can tell."""
+        """A process that was stopped like all others must declare none dead; after a short stop it cannot tell."""
         just_now = self.at - self.delayed_at - self.delayed_by < REAP_AFTER / 2
         was_heard = self.delayed_at - heard_at < REAP_AFTER
         if just_now and was_heard and self.delayed_by >= REAP_AFTER and self.hosts[process] not in self.dead:

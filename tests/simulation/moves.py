@@ -61,7 +61,7 @@ def _generation(model: Model, job_id: str, old: State, new: State) -> None:
     if (new.status, new.generation) == ("available", old.generation - 1) and old.status == "running":
         if (job_id, old.generation) in model.began:
             model.say(f"{job_id} was refused by a limit, and has run [2]")
-        return  # of this claim nobody has heard
+        return  # no process has heard of this claim
     if new.generation - old.generation != int(claimed):
         model.say(f"{job_id} goes from generation {old.generation} to {new.generation} [2]")
     if claimed and model.tokens.setdefault(new.token or 0, model.tx) != model.tx:
@@ -69,7 +69,7 @@ def _generation(model: Model, job_id: str, old: State, new: State) -> None:
 
 
 def _held_at_once(model: Model, job_id: str, new: State) -> None:
-    """A step may be written in the hands of whoever settled the one before it: a claim like any other."""
+    """A step may be written as held by the process that settled the one before it: a claim like any other."""
     if new.generation != 1 or new.token is None:
         model.say(f"{job_id} is held from the beginning by no claim [2]")
     if model.tokens.setdefault(new.token or 0, model.tx) != model.tx:
@@ -79,7 +79,7 @@ def _held_at_once(model: Model, job_id: str, new: State) -> None:
 
 
 def _move(model: Model, job_id: str, old: State, new: State) -> None:
-    """A change of a job that nobody holds."""
+    """A change of a job that no process holds."""
     match (old.status, new.status):
         case ("available", "running"):
             if new.process not in model.processes:

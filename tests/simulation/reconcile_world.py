@@ -115,7 +115,7 @@ class World:
     # steps
 
     def act(self, calm: bool = False) -> None:
-        """One step of somebody's."""
+        """One step of one process."""
         self.step += 1
         process = self.chance.choice(self.processes)
         moves = [self.take] * 5 + [self.finish] * 6 + [self.renew] * 2 + [self.pass_time] * 3
@@ -233,7 +233,7 @@ class World:
                 connection.execute(update(model).values(next_process_at=EPOCH))
 
     def calm_down(self) -> None:
-        """Nobody is frozen any more, and what they held is finished, late as it may be."""
+        """No process is frozen any more, and what they held is finished, late as it may be."""
         for process in self.processes:
             process.frozen_until = 0.0
             while process.works:

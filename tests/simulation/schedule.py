@@ -120,10 +120,10 @@ class Stage:
                 play = Play(self, world, temper)
                 stuck = play.run()
                 if self.server.holder is not None:
-                    self.server.holder.undo()  # somebody is in the middle of something, which nobody waits for
+                    self.server.holder.undo()  # a process is in a transaction that no caller waits for
                 if temper.poison:
                     poison.clean(self.server.connection)
-                play.fate.hosts[-1].machine.shut()  # the checker reads over a wire that nobody has cut
+                play.fate.hosts[-1].machine.shut()  # the checker reads over a wire that no fault has cut
                 story = Story.of(world, self.server.connection, play.fate.hosts)
                 wrong = checker.check(story, stuck, play.workloads) + sorted(play.fate.strange)
             finally:
@@ -251,7 +251,7 @@ class Play:
         if connection.total_changes == self.looked_at:
             return False  # nothing was written since the last look
         if any(host.alive and host.stopped_at for host in self.fate.hosts):
-            return False  # whoever was taken for dead is to come back to what others have made of its work
+            return False  # a process that was taken for dead is to come back to what others have made of its work
         self.looked_at = connection.total_changes
         execute = connection.execute
         queries = [UNFINISHED, *(workload.unfinished for workload in self.workloads)]
@@ -273,7 +273,7 @@ def quiet_collector() -> Iterator[None]:
     """Garbage is collected by the stage, between two schedules."""
     gc.disable()
     gc.collect()
-    gc.freeze()  # what is there now stays: nobody has to look at it again
+    gc.freeze()  # what is there now stays: the collector need not look at it again
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The database server of a schedule: real SQLite in memory, and what everybody knows of it.
+"""The database server of a schedule: real SQLite in memory, and what all hosts know of it.
 
 SQLite has one writer at a time, so all wires lead to one connection, and a transaction has it for itself: the others
 wait at their BEGIN. Everything that commits is told to the history by triggers, in the order in which it was written;
@@ -28,16 +28,16 @@ class Faults:
     """Statements are struck now and then: ask before each."""
 
     interrupts = False
-    """Now and then nobody waits any longer for a thread that is about to go on: ask before each."""
+    """Now and then no task waits any longer for a thread that is about to go on: ask before each."""
 
     def interrupt(self, world: World) -> None:
-        """Somebody on an event loop may be told to end while this thread works for it."""
+        """A task on an event loop may be told to end while this thread works for it."""
 
     def statement(self, wire: Wire) -> Exception | None:
         return None
 
     def commit(self, wire: Wire) -> str:
-        """`passes`, `refused`, `lost` (not committed, and nobody says so) or `unanswered` (committed)."""
+        """`passes`, `refused`, `lost` (not committed, and without an error) or `unanswered` (committed)."""
         return "passes"
 
     def committed(self, world: World) -> None:
@@ -49,7 +49,7 @@ class Server:
 
     def __init__(self) -> None:
         self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
-        self.connection.execute("PRAGMA secure_delete = OFF")  # nobody looks for what was deleted
+        self.connection.execute("PRAGMA secure_delete = OFF")  # no test looks for what was deleted
         # A page is copied before it is written: small ones.
         self.connection.execute("PRAGMA page_size = 1024")
         # The same throughout a statement: SQLite need not ask again for every row.
@@ -61,7 +61,7 @@ class Server:
         self.faults = Faults()
         self.holder: Wire | None = None
         self.flag = True
-        """Nobody has it: what fibers wait for at their BEGIN."""
+        """No fiber has it: what fibers wait for at their BEGIN."""
         self.opener: Fiber | None = None
         """The fiber that has the transaction open."""
         self.written: list[tuple[object, ...]] = []
@@ -94,7 +94,7 @@ class Server:
         return self.world.now if self.world is not None else 0
 
     def _host_now(self) -> int:
-        """The clock of the host that asks: what nobody may decide by. For mutants."""
+        """The clock of the host that asks: no statement may decide by it. For mutants."""
         world = self.world
         if world is None or world.current is None:
             return self._now()

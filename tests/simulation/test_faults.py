@@ -63,4 +63,4 @@ def test_processes_are_taken_for_dead_at_every_kind_of_await_and_hand_over(stage
         missing -= verdict.world.losses
         if not missing:
             return
-    pytest.fail(f"nobody was taken for dead at {sorted(missing)}")
+    pytest.fail(f"no process was taken for dead at {sorted(missing)}")

@@ -20,7 +20,7 @@ def made() -> Iterator[dict[str, Stage]]:
 @pytest.mark.parametrize(("about", "mutant"), MUTANTS)
 def test_the_checker_catches(made: dict[str, Stage], about: str, mutant: str) -> None:
     seed = caught_by(made[about], MUTANTS[about, mutant])
-    assert seed is not None, f"{mutant}: nobody noticed in {MOST_SEEDS} schedules"
+    assert seed is not None, f"{mutant}: no check noticed it in {MOST_SEEDS} schedules"
 
 
 def test_a_broken_chore_stops_no_other(made: dict[str, Stage]) -> None:

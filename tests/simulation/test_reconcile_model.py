@@ -1,4 +1,4 @@
-"""The locking of rows under random schedules: nobody overlaps, nobody is forgotten, nobody starves."""
+"""The locking of rows under random schedules: no two visits overlap, no row is forgotten, no row starves."""
 
 import itertools
 import os
@@ -87,7 +87,7 @@ def nothing_stays_locked(here: World) -> None:
     here.calm_down()
     for model in MODELS:
         left = [row for row in here.rows(model) if row.lock_token is not None]
-        # What a dead process held stays until it expires; whoever lives has let go of everything.
+        # What a dead process held stays until it expires; a live process has let go of everything.
         for row in left:
             assert row.lock_expires_at.timestamp() <= (here.now + 1_800_000_000) + 30
 

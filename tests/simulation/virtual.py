@@ -134,7 +134,7 @@ class Asyncio:
 
 
 class Fetches:
-    """The statements of reconcilers, built once for all lives of a machine, as long as nobody breaks how."""
+    """The statements of reconcilers, built once for all lives of a machine, as long as no mutant changes how."""
 
     def __init__(self) -> None:
         self.made: dict[tuple[Any, ...], Fetch] = {}
@@ -216,7 +216,7 @@ def living_in(new: World) -> Iterator[None]:
         yield
     finally:
         world = before
-        new.turn_to(None)  # whoever comes after this has loops of their own
+        new.turn_to(None)  # the next user of this process has loops of its own
 
 
 def _reached(point: str) -> None:

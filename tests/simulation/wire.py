@@ -1,7 +1,7 @@
 """Connections to the server of a schedule: wires that can be cut.
 
 What is open on a wire that is cut is rolled back, as a server does. Every statement, BEGIN and COMMIT is a place where
-somebody else may go first, and where fate may strike.
+another fiber may go first, and where fate may strike.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Wire:
         """How it goes back to its pool, when SQLAlchemy has it."""
         self.cut_off = False
         self.reads = False
-        """Nothing was begun on the real connection: who only reads, while nobody else writes, needs no transaction."""
+        """Nothing was begun on the real connection: a fiber that only reads, while no other writes, needs no
+        transaction."""
         self.implicit = False
         """What is sent up to a wait is a transaction by itself, as on PostgreSQL outside of BEGIN."""
         self.is_one_statement = False
@@ -128,7 +129,7 @@ class Wire:
         if server.holder is self:
             server.holder, server.flag = None, True
             if self.reads:
-                assert not server.written, "somebody writes who said that it only reads"
+                assert not server.written, "a fiber writes that said that it only reads"
                 return
             server.connection.execute("ROLLBACK")
             server.written = []
@@ -139,7 +140,7 @@ class Wire:
         self.cut_off = True
 
     def passes(self) -> None:
-        """Before a statement: somebody else may go first, and it may not get through at all."""
+        """Before a statement: another fiber may go first, and the statement may not get through at all."""
         if self.implicit and self.server.holder is not self:
             self.begin()
         world = self.server.world

@@ -1,7 +1,7 @@
 """The world of one schedule: virtual time, one order of events, and a scheduler that draws everything from one seed.
 
 At every step the scheduler picks a fiber that can go on and lets it run to its next place; before that it may hurt
-somebody. Nothing here reads a real clock or real randomness: the same seed gives the same world.
+a process. Nothing here reads a real clock or real randomness: the same seed gives the same world.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Nemesis(Protocol):
 
 
 class Stuck(Exception):
-    """Nobody can go on, or it takes too long."""
+    """No fiber can go on, or it takes too long."""
 
 
 @dataclass(slots=True)
@@ -64,9 +64,9 @@ class World:
     nemesis: Nemesis | None = None
     history: list[tuple[object, ...]] = field(default_factory=list)
     trace: list[tuple[object, ...]] = field(default_factory=list)
-    """The history and more: what somebody who looks for the cause wants to see."""
+    """The history and more: what a person who looks for the cause wants to see."""
     places: set[str] = field(default_factory=set)
-    """Where somebody was struck down."""
+    """Where a process was struck down."""
     losses: set[str] = field(default_factory=set)
     """Where a process stood still that was taken for dead meanwhile."""
     steps: int = 0
@@ -142,7 +142,7 @@ class World:
         turn_to(before, loop)
 
     def _bid_farewell(self, fiber: Fiber) -> None:
-        """Somebody is over with this step: whom it has killed, or itself."""
+        """A fiber has ended with this step: one that it has killed, or itself."""
         while self.doomed:
             self.bury(self.doomed.pop())
         if fiber.over and fiber in self.fibers:
@@ -152,7 +152,7 @@ class World:
                 self.died.append(f"{fiber.label}: {fiber.error!r}")
 
     def _advance(self) -> None:
-        """Nobody can go on now: let time pass until somebody can."""
+        """No fiber can go on now: let time pass until one can."""
         due = NEVER
         for fiber in self.fibers:
             when = fiber.stalled
@@ -162,7 +162,7 @@ class World:
                 due = when
         if due >= NEVER:
             if self.nemesis is None:
-                raise Stuck("everybody waits for ever")
+                raise Stuck("every fiber waits for ever")
             due = self.now + SECOND
         self.now = max(due, self.now + 1)
 
@@ -186,7 +186,7 @@ class World:
         self.current = None
 
     def end(self) -> None:
-        """It is over: what is left is what happened, for whoever wants to read it."""
+        """It is over: what is left is the history, for the reader."""
         for loop in self.loops:
             loop.abandon()
         self.fibers, self.loops, self.doomed = [], [], []
@@ -210,7 +210,7 @@ class World:
         self.wait(TIME, seconds)
 
     def give_way(self, point: str) -> None:
-        """A place where somebody else may go first, or where this may be the end."""
+        """A place where another fiber may go first, or where this one may end."""
         fiber = self.current
         if fiber is None or not fiber.owner.alive:
             fiber = self.here()

@@ -1,1 +1,1 @@
-"""The commands, one file for each subject: what `penstock --help` lists."""
+"""The commands that `penstock --help` lists, one file for each subject."""

@@ -26,7 +26,7 @@ else:
     migrations, damage = Lazy("penstock.schema.migrate"), Lazy("penstock.operate.diagnosis.damage")
 
 LABEL = 8
-"""Columns for the level of a finding."""
+"""Width of the column for the level of a finding."""
 
 
 def migrate(

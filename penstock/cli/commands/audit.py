@@ -1,4 +1,4 @@
-"""`penstock audit`: what people did; and the same beside a run or a job."""
+"""`penstock audit`: lists what people did; `penstock show` prints the same for a run or a job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def audit(
     subject: Annotated[
         str | None, typer.Option(metavar="ID", help="only of this run (with its steps) or job")
     ] = None,
-    by: Annotated[str | None, typer.Option(metavar="WHO", help="only what was done by this one")] = None,
+    by: Annotated[str | None, typer.Option(metavar="WHO", help="only acts of this actor")] = None,
     since: Annotated[
         str | None, typer.Option(metavar="AGE|INSTANT", help='such as "2d", or ISO 8601 with a time zone')
     ] = None,
@@ -72,7 +72,7 @@ def row(act: Act) -> tuple[object, ...]:
 
 
 def _subject(app: Penstock, prefix: str) -> str:
-    """The trail outlives its subject: a whole id need not be there any more."""
+    """A given id. The trail outlives its subject, so a whole id is taken even if the run or job is gone."""
     try:
         return app.database.read(find_run_or_job, prefix)[0]
     except UnknownId:

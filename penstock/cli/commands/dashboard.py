@@ -28,7 +28,7 @@ def dashboard(
 ) -> None:
     """Serve the dashboard on this machine. Prints a link that works once; Ctrl-C ends it."""
     for ending in (signal.SIGINT, signal.SIGTERM):
-        # Also where the shell has it ignored, as in a script that leaves the program in the background.
+        # The shell may have them ignored, as in a script that starts the program in the background.
         signal.signal(ending, signal.default_int_handler)
     with opened(target, database) as app, suppress(KeyboardInterrupt):
         server = local_server.LocalServer(app, port, read_only=read_only)

@@ -1,4 +1,4 @@
-"""`penstock dead-letters`: jobs whose budget is spent. Look at them, run them again, put them away."""
+"""`penstock dead-letters`: lists jobs whose budget is spent, runs them again, or discards them."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _act(app: Penstock, ids: list[str], action: Action, word: str, as_json: bool
         out.print(f"{word} {len(done):,} of {len(ids):,}", markup=False)
         if len(done) < len(ids) and action is actions.retry:
             out.print(
-                "what is a step of a run that went on is done again by: penstock revive RUN", markup=False
+                "a step whose run has gone on without it is done again by: penstock revive RUN", markup=False
             )
     if len(done) < len(ids):
         raise typer.Exit(BAD)

@@ -90,7 +90,7 @@ def _of_pipeline(target: str, against: str | None) -> Difference:
         app.close()
 
 
-# The command that lists pipelines: those that an app declares, and those that were ever run.
+# The command that lists pipelines: those that an app declares, and those that have run at some time.
 
 
 def pipelines(app: App = None, database: DatabaseUrl = None, as_json: AsJson = False) -> None:
@@ -106,7 +106,7 @@ def pipelines(app: App = None, database: DatabaseUrl = None, as_json: AsJson = F
 
 
 def _entry(app: Penstock, name: str, known: Entry | None) -> Entry:
-    """The pipeline as the app declares it; if it does not, as it was stored last."""
+    """The pipeline as the app declares it, or else its newest stored definition."""
     entry = known or Entry(name)
     pipeline = app.pipelines.get(name)
     definition = None if pipeline is None else _definition(pipeline)
@@ -116,7 +116,7 @@ def _entry(app: Penstock, name: str, known: Entry | None) -> Entry:
 
 
 def _definition(pipeline: Pipeline) -> Definition | None:
-    """The definition; None if it cannot be built, and `penstock check` tells why."""
+    """The definition; None if it cannot be built: `penstock check` says why."""
     try:
         return pipeline.definition
     except PenstockError:

@@ -1,4 +1,4 @@
-"""`penstock enqueue`: jobs from the command line, one or a file full of them."""
+"""`penstock enqueue`: enqueues one job, or one for each line of a file."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _task(target: str) -> Task[Any, Any]:
 
 
 def trigger_all(pipeline: Pipeline, source: str) -> list[str]:
-    """A run for each line of a file, in chunks that are each started as a whole."""
+    """Trigger a run for each line of a file, in chunks; the runs of a chunk start together."""
     ids: list[str] = []
     remaining = iter(_calls(source))
     with progress("triggered") as advance:
@@ -86,7 +86,8 @@ def trigger_all(pipeline: Pipeline, source: str) -> list[str]:
 
 
 def _calls(source: str) -> Iterator[Any]:
-    """The calls of a file; a line that is none is refused by its number, before it and what follows are enqueued."""
+    """The calls of a file. A line that cannot be read is refused by its number: its chunk and those after it are not
+    enqueued."""
     try:
         lines = sys.stdin if source == "-" else Path(source).open(encoding="utf-8")  # noqa: SIM115 - closed below
     except OSError as error:
@@ -105,7 +106,7 @@ def _calls(source: str) -> Iterator[Any]:
 
 
 def _numbered(lines: Iterable[str], source: str) -> Iterator[tuple[int, str]]:
-    """The lines of a file with their numbers; one that is no text is refused by its number."""
+    """The lines of a file with their numbers; a line that is not text is refused by its number."""
     number = 0
     try:
         for number, line in enumerate(lines, 1):

@@ -122,7 +122,7 @@ def explain(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say why a job or a run waits, or where it stands."""
+    """Say why a job or a run waits; if it does not wait, its state."""
     with opened(app, database) as found:
         told = found.explain(found.database.read(find_run_or_job, subject)[0])
     tell(told.text, told, as_json=as_json)
@@ -163,7 +163,8 @@ def _status(text: str | None) -> JobStatus | None:
 
 
 def _folded(found: Sequence[JobRow]) -> list[tuple[JobRow, int]]:
-    """The jobs; of skipped steps of one run that follow each other only the first, and how many more there are."""
+    """The jobs for the list. Of skipped steps of one run that follow each other, only the first is listed, with a
+    count."""
     shown: list[tuple[JobRow, int]] = []
     for job in found:
         last = shown[-1][0] if shown else None
@@ -206,7 +207,7 @@ def _attempts_named(told: JobReport) -> dict[str, object]:
 
 
 def _obstacle(app: Penstock, told: JobReport | None) -> str | None:
-    """Why no worker takes a job that is ready; None if one would."""
+    """The reason why no worker takes a job that is ready; None if one would."""
     if told is None or told.job.status is not JobStatus.AVAILABLE or told.job.waits_for:
         return None
     work = [(told.job.task, told.job.queue)]

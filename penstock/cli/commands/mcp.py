@@ -1,4 +1,4 @@
-"""`penstock mcp`: an assistant reads how the work stands, over stdin and stdout."""
+"""`penstock mcp`: lets an assistant read the state of jobs and runs, over stdin and stdout."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def mcp(
     database: DatabaseUrl = None,
 ) -> None:
     """Serve an assistant, by the Model Context Protocol over stdin and stdout. It reads; with --allow-acts it acts."""
-    with redirect_stdout(sys.stderr):  # what a module prints when it is imported is no part of the protocol
+    with redirect_stdout(
+        sys.stderr
+    ):  # the text that a module prints when it is imported is not part of the protocol
         app = find_app(target, database)
     try:
         try:

@@ -1,4 +1,4 @@
-"""`penstock queues`: how queues stand; pauses and resumes them, and gives workers other queues."""
+"""`penstock queues`: lists queues, pauses and resumes them, and gives workers other queues."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def list_queues(
         "failed #",
         "oldest waits #",
     ]
-    show_table(columns, [_row(row) for row in rows], empty="no queue has anything in it")
+    show_table(columns, [_row(row) for row in rows], empty="no queue has jobs, and none is paused")
     for row in rows:
         if row.paused_at is not None:
             out.print(f"\n{pause_words(row)}", markup=False)
@@ -82,7 +82,9 @@ def set_queues(
         str | None, typer.Argument(metavar="QUEUES", help='such as "mail:10,default", or "all"')
     ] = None,
     host: Annotated[str | None, typer.Option(help="only the workers of this host")] = None,
-    reset: Annotated[bool, typer.Option("--reset", help="those that the workers were started with")] = False,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="back to the queues that the workers were started with")
+    ] = False,
     by: By = None,
     why: Why = None,
     app: App = None,

@@ -1,4 +1,4 @@
-"""`penstock reconcilers`: what is due, held and failing in the tables that are reconciled."""
+"""`penstock reconcilers`: lists due, held and failing rows of the tables that are reconciled."""
 
 from __future__ import annotations
 

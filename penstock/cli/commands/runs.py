@@ -223,7 +223,7 @@ def find_pipeline(target: str) -> Pipeline:
 
 
 def the_run(app: Penstock, prefix: str) -> Run:
-    """The run whose id begins so."""
+    """The run whose id begins as given."""
     return app.run(app.database.read(find_run, prefix))
 
 
@@ -235,7 +235,8 @@ def new_arguments(given: list[str] | None) -> list[Any] | dict[str, Any] | None:
 
 
 def _watched(app: Penstock, run: Run, pipeline: Pipeline, timeout: float | None, as_json: bool) -> RunStatus:
-    """Watch a run until it has ended or the timeout is over; its status. The run goes on without us."""
+    """Watch a run until it has ended or the timeout is over; returns its status. The run does not depend on the
+    watch."""
     err.print(f"run {run.id}", markup=False)
     try:
         for obstacle in app.database.read(obstacles, _work(pipeline), app.settings.reap_after):
@@ -250,7 +251,7 @@ def _watched(app: Penstock, run: Run, pipeline: Pipeline, timeout: float | None,
 
 
 def _work(pipeline: Pipeline) -> list[tuple[str, str]]:
-    """The tasks of its steps, and the queue of each."""
+    """The tasks of the run's steps, with the queue of each."""
     tasks = [node for node in pipeline.definition.nodes if node.kind is NodeKind.TASK]
     return [(node.target, str(node.options.job.get("queue", USUAL.queue))) for node in tasks]
 
@@ -287,7 +288,7 @@ def _row(row: RunRow) -> tuple[object, ...]:
     return row.id, row.pipeline, row.status, ", ".join(row.reasons), row.key, when(row.created_at), took
 
 
-# Commands that steer jobs and runs alike: cancel, retry.
+# Commands that act on jobs and on runs: cancel, retry.
 
 ID = re.compile(r"[0-9a-fA-F-]+")
 SHORT = re.compile(r"[0-9a-fA-F-]+(\.\.|…)[0-9a-fA-F]+")
@@ -340,7 +341,7 @@ def retry(
 
 
 def _is_step(app: Penstock, first: str, second: str) -> bool:
-    """Behind a run comes the key of a step, also one that could be the beginning of an id: "add", "bad"."""
+    """True if `second` is the key of a step: after a run even one that could begin an id, such as "add" or "bad"."""
     if not ID.fullmatch(second):
         return not SHORT.fullmatch(second)
     return len(second) < WHOLE_ID and app.database.read(find_run_or_job, first)[1]

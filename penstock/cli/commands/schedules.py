@@ -1,4 +1,4 @@
-"""`penstock schedules`: what is due when, and what became of it; pause, resume, trigger, backfill, create, delete."""
+"""`penstock schedules`: lists schedules and their ticks; pause, resume, trigger, backfill, create, delete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ schedules = typer.Typer(
 @schedules.callback()
 def default(
     ctx: typer.Context,
-    prefix: Annotated[str, typer.Option(help="only names that begin so")] = "",
+    prefix: Annotated[str, typer.Option(help="only names with this beginning")] = "",
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most this many")] = 100,
     app: App = None,
     database: DatabaseUrl = None,
@@ -132,7 +132,7 @@ def trigger(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start one now, beside its ticks; the id of the job or run."""
+    """Start the job or run now, besides the ticks; print its id."""
     with acting_on(app, database, by, why) as found:
         started = found.schedule(name).trigger().id
     tell(started, {"schedule": name, "started": started}, as_json=as_json)
@@ -171,10 +171,12 @@ def create(
     arguments: Annotated[
         list[str] | None, typer.Argument(help="values as JSON or plain text; name=value by name")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="its name; default: of the task, and when")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="its name; default: made from the task and the times")
+    ] = None,
     cron: Annotated[str | None, typer.Option(help="five fields, such as '0 3 * * *', or @daily")] = None,
     every: Annotated[str | None, typer.Option(help="an interval, such as 90s or 5m")] = None,
-    tz: Annotated[str | None, typer.Option(help="the zone of the clock on the wall; default: UTC")] = None,
+    tz: Annotated[str | None, typer.Option(help="the time zone of --cron; default: UTC")] = None,
     missed: Annotated[str | None, typer.Option(help="skip, latest or all")] = None,
     overlap: Annotated[str | None, typer.Option(help="allow, skip, queue or cancel")] = None,
     jitter: Annotated[float | None, typer.Option(help="seconds, at most, by which jobs are delayed")] = None,
@@ -211,10 +213,10 @@ def delete(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forget a schedule and its ticks; what it has started goes on."""
+    """Delete a schedule and the history of its ticks; jobs and runs that it has started go on."""
     with acting_on(app, database, by, why) as found:
         if not yes and not as_json and out.is_terminal:
-            typer.confirm(f"delete {name} and what is known of its ticks?", abort=True)
+            typer.confirm(f"delete {name} and the history of its ticks?", abort=True)
         done = found.schedule(name).delete()
     _answer(f"deleted {name}" if done else f"there is no schedule {name}", name, done, as_json)
 

@@ -29,14 +29,14 @@ MOST_STEPS = 200
 SHOWN_RESULT = 1_000
 MOST_GIVEN = 300
 MARGIN = 20
-"""The arguments take two lines of a terminal, less what wrapping leaves free."""
+"""Characters for the arguments: two lines of a terminal, less what wrapping leaves free."""
 MOST_WORDS = 66
 MOST_NAMES = 5
 FEW = 20
-"""Up to this many steps all are listed, except skipped ones; of more steps, those that failed or have not ended."""
+"""If a run has no more steps than this, all but skipped ones are listed; else those that failed or have not ended."""
 FEWEST, LISTED = 2, 12
 HEAD, EACH = 14, 3
-"""Lines of a screen around the list, and for each step in it."""
+"""Lines of a screen around the list, and lines for each step in it."""
 UNEVENTFUL = (OutcomeKind.SUCCEEDED,)
 FOLDED = (JobStatus.SKIPPED,)
 LINEAGE = {
@@ -52,7 +52,7 @@ def show_run(app: Penstock, run: str, as_json: bool, *, everything: bool = False
 
     def limit(graph: Graph) -> int:
         if as_json:
-            return 0  # all of them come in pages
+            return 0  # all steps are read in pages
         return MOST_STEPS if everything else FEW if _total(graph) <= FEW else _room(graph)
 
     state = app.engine.engine_state
@@ -89,7 +89,7 @@ def _show(app: Penstock, report: RunReport, everything: bool) -> None:
 
 
 def _result_words(run: str, result: RunResult) -> str:
-    """The result as text, in part if it is long."""
+    """The result as text, cut if it is long."""
     whole = f"all of it: penstock show {named(run)} --json"
     if not result.is_read:
         steps = "a step" if result.steps == 1 else f"{result.steps:,} steps"
@@ -101,7 +101,7 @@ def _result_words(run: str, result: RunResult) -> str:
 
 
 def _room(graph: Graph) -> int:
-    """How many steps are listed, if there are many: as many as fit on a screen below the graph."""
+    """How many steps of a large run are listed: as many as fit on a screen below the graph."""
     if not is_compact():
         return LISTED
     drawn = len(fold(graph, everything=False)[0])
@@ -128,7 +128,7 @@ def _tell_folded(run: str, graph: Graph, shown: Sequence[Step]) -> None:
 
 
 def _names(graph: Graph, status: JobStatus) -> str:
-    """The nodes with such steps, a few of them."""
+    """The names of nodes with such steps, at most a few."""
     nodes = [in_line(node.key) for node in graph.nodes if node.counts.get(status)]
     more = f" and {len(nodes) - MOST_NAMES} more" if len(nodes) > MOST_NAMES else ""
     return f" ({', '.join(nodes[:MOST_NAMES])}{more})"
@@ -179,7 +179,7 @@ def _arguments(run: RunStatusRow) -> dict[str, Any]:
 
 
 def _lineage(run: RunStatusRow) -> dict[str, str | None]:
-    """The runs that this one comes from."""
+    """The runs from which this one was made."""
     return {
         "parent": run.parent_run,
         "revived_from": run.revived_from if run.forked_from is None else None,
@@ -197,7 +197,7 @@ def _difference(app: Penstock, report: RunReport) -> Difference | None:
 
 
 def _attempts(steps: list[Step]) -> None:
-    """Every attempt of the steps for which that is more than one success."""
+    """Print every attempt of the steps with several attempts, unless all of these were uneventful."""
     rows = [
         (_name(step), *_attempt(attempt))
         for step in sorted(steps, key=lambda step: step.id)

@@ -41,7 +41,9 @@ def signal(
     with acting_on(app, database, by, why) as found:
         if token is not None:
             if name is not None or path is not None:
-                raise UsageError("a token says itself what it is for: penstock signal --token TOKEN [VALUE]")
+                raise UsageError(
+                    "a token names its run and signal itself: penstock signal --token TOKEN [VALUE]"
+                )
             resumed = found.resume(token, None if run is None else read_value(run))
             tell(f"{resumed.id} goes on", {resumed.id: True}, as_json=as_json)
             return
@@ -53,7 +55,7 @@ def signal(
 def token(
     run: RunId,
     name: Annotated[str, typer.Argument(help="the signal")],
-    expires: Annotated[str, typer.Option(metavar="AGE", help="for how long it is good")] = "1d",
+    expires: Annotated[str, typer.Option(metavar="AGE", help="for how long the token is valid")] = "1d",
     path: Element = None,
     app: App = None,
     database: DatabaseUrl = None,

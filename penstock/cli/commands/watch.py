@@ -1,4 +1,4 @@
-"""`penstock watch`: a live picture of a run or a job until it has ended."""
+"""`penstock watch`: shows a run or a job live until it has ended."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def watch(
 
 
 def watch_run(app: Penstock, run: Run, timeout: float | None = None, *, silently: bool = False) -> RunStatus:
-    """Show a run until it has ended or the time is up; the status it has then."""
+    """Show a run until it has ended or the time is up; returns its last status."""
     told: set[str] = set()
 
     def look() -> tuple[Graph, list[str]]:
@@ -94,7 +94,7 @@ def watch_run(app: Penstock, run: Run, timeout: float | None = None, *, silently
 
 
 def watch_job(app: Penstock, id: str, timeout: float | None = None, *, silently: bool = False) -> JobStatus:
-    """Show a job until it has ended or the time is up; the status it has then."""
+    """Show a job until it has ended or the time is up; returns its last status."""
     told: set[str] = set()
 
     def look() -> JobReport:
@@ -104,7 +104,7 @@ def watch_job(app: Penstock, id: str, timeout: float | None = None, *, silently:
         return found
 
     def show(seen: JobReport) -> None:
-        line = _standing(seen)
+        line = _status_line(seen)
         if line not in told:
             out.print(line, markup=False)
             told.add(line)
@@ -112,7 +112,7 @@ def watch_job(app: Penstock, id: str, timeout: float | None = None, *, silently:
     seen = _watched(
         look,
         lambda seen: seen.job.status.terminal,
-        lambda seen: Text(_standing(seen), style=COLOURS.get(seen.job.status.value, "")),
+        lambda seen: Text(_status_line(seen), style=COLOURS.get(seen.job.status.value, "")),
         None if silently else show,
         timeout,
     )
@@ -126,7 +126,7 @@ def _watched(
     show: Callable[[T], None] | None,
     timeout: float | None,
 ) -> T:
-    """Poll until it has ended: live on a terminal, elsewhere by `show`, which may be None."""
+    """Poll until it has ended. On a terminal the picture is live; elsewhere `show` prints it, if it is given."""
     deadline = None if timeout is None else time.monotonic() + timeout
     seen = _look(read, deadline)
     live = Live(draw(seen), console=out, refresh_per_second=10) if show and out.is_terminal else None
@@ -147,7 +147,7 @@ def _watched(
 
 
 def _look(read: Callable[[], T], deadline: float | None) -> T:
-    """Read the state; waits while the database is away."""
+    """Read the state; wait while the database cannot be reached."""
     told = False
     while True:
         try:
@@ -165,7 +165,7 @@ def _over(deadline: float | None) -> bool:
     return deadline is not None and time.monotonic() >= deadline
 
 
-def _standing(told: JobReport) -> str:
+def _status_line(told: JobReport) -> str:
     """The state of a job, in one line."""
     job = told.job
     words = [f"{in_line(job.task)}: {job.status.value}"]
@@ -182,7 +182,7 @@ def _standing(told: JobReport) -> str:
     return ", ".join(words)
 
 
-# Waits of a run for a person: since when, until when, and the command that answers.
+# The waits of a run for signals: since when, until when, and the command that answers.
 
 
 def waiting_for(app: Penstock, run: Run, graph: Graph) -> list[str]:
@@ -198,7 +198,7 @@ def waiting_for(app: Penstock, run: Run, graph: Graph) -> list[str]:
 
 
 def waiting_lines(run: str, status: RunStatus, pending: list[str], waits: Sequence[OpenWait]) -> list[str]:
-    """The same from rows that were read: the causes of a pending run, and one wait more than are listed."""
+    """The same lines from rows that were read: the causes of a pending run, and one wait more than are listed."""
     lines = list(pending)
     if status is RunStatus.PAUSED:
         lines.append(f"paused; go on with: penstock resume {named(run)}")

@@ -129,7 +129,7 @@ def _around() -> dict[str, object]:
     return {} if job is None else {"job": job.id, "task": job.task}
 
 
-# The command for probes: is a worker of this host alive?
+# The command for probes: says whether a worker of this host is alive.
 
 ROLES = ("all", "worker", "advancer", "reconciler")
 SUPERVISOR = "supervisor"

@@ -1,1 +1,1 @@
-"""`penstock demo`: a pipeline that survives the death of its workers, shown in the terminal."""
+"""`penstock demo`: shows in the terminal that a pipeline survives the death of its workers."""

@@ -1,6 +1,6 @@
 """The application of `penstock demo`: a pipeline that charges orders, each exactly once, whatever happens to workers.
 
-The demo sets PENSTOCK_DATABASE_URL, so that this module and the worker processes speak of the same database.
+The demo sets PENSTOCK_DATABASE_URL, so that this module and the worker processes use the same database.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ledger = Table(
     "ledger",
     tables,
     Column("entry", Integer, primary_key=True),
-    Column("order_id", Integer, nullable=False),  # not unique on purpose: a second charge would be seen
+    Column("order_id", Integer, nullable=False),  # not unique on purpose: a second charge would be visible
     Column("receipt", String(40), nullable=False),
 )
 
@@ -32,7 +32,7 @@ def list_orders(count: int) -> list[int]:
 
 @app.task
 def charge(order_id: int, seconds: float) -> int:
-    """Slow work without a transaction, then the charge and the end of the step in one."""
+    """Do slow work without a transaction, then write the charge and the end of the step in one."""
     job = current()
     time.sleep(seconds)
     with job.transaction() as connection:
@@ -43,7 +43,7 @@ def charge(order_id: int, seconds: float) -> int:
 
 @app.task
 def destination(order_id: int) -> str:
-    """Which way an order goes."""
+    """Decide how an order is handled."""
     return "abroad" if order_id % 5 == 0 else "home"
 
 
@@ -59,7 +59,7 @@ async def ship_home(_way: str) -> str:
 
 @app.task
 def close_books(parcels: list[str]) -> dict[str, int]:
-    """Runs once, when every order has gone its way."""
+    """Close the books. Runs once, when every order was handled."""
     return {way: parcels.count(way) for way in sorted(set(parcels))}
 
 

@@ -36,7 +36,7 @@ ORDERS = 100
 SECONDS = 0.25
 PATIENCE = 30.0
 OPENED_WITHIN = 30.0
-"""Seconds that the play waits for a browser to open the dashboard."""
+"""Seconds that the demo waits for a browser to open the dashboard."""
 REPLACED_WITHIN = 2.0
 MODULE = "penstock.cli.demo.app"
 
@@ -69,7 +69,7 @@ def demo(
 
 
 def watch_in_browser(play: Demo) -> None:
-    """Play when the dashboard is open, or after a while, and leave it open until Ctrl-C."""
+    """Run the demo when the dashboard is open, or after a while, and leave the dashboard open until Ctrl-C."""
     server = local_server.LocalServer(play.world.app, 0)
     server.start()
     err.print(f"watch it at  {server.link()}", markup=False, soft_wrap=True)
@@ -88,7 +88,7 @@ def watch_in_browser(play: Demo) -> None:
 
 @dataclass(slots=True)
 class Demo:
-    """Plays the demo: trigger, kill the workers, watch the run finish, check what was promised."""
+    """Runs the demo: trigger, kill the workers, watch the run finish, check what was promised."""
 
     world: Any
     folder: Path

@@ -12,7 +12,7 @@ from penstock.dashboard.drawing.svg import Svg, element, number
 
 HEIGHT = 100.0
 GAP = 0.16
-"""Of the width of a bar."""
+"""The gap between bars, as a share of a bar's width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def draw_sparkline(name: str, values: Sequence[float], class_: str = "line-main"
 
 
 def nice_top(most: float) -> float:
-    """The end of a scale that reaches so far: 1, 2, 2.5 or 5 times a power of ten."""
+    """The end of a scale that includes the value: 1, 2, 2.5 or 5 times a power of ten."""
     if most <= 0:
         return 1.0
     size = 1.0

@@ -103,7 +103,7 @@ def _title(node: Node) -> str:
 def _keep(
     into: dict[str, dict[str, DrawnEdge]], out: dict[str, dict[str, DrawnEdge]], edge: DrawnEdge
 ) -> None:
-    """One edge per pair: a value is more than an order, a label is more than none."""
+    """Keep one edge for each pair of nodes: it carries a value if one of the edges does, and has the first label."""
     known = out[edge.source].get(edge.target)
     if known is not None:
         edge = DrawnEdge(edge.source, edge.target, known.label or edge.label, known.order and edge.order)
@@ -127,7 +127,7 @@ def _see_through(
 def _drop_repeats(
     into: dict[str, dict[str, DrawnEdge]], out: dict[str, dict[str, DrawnEdge]], switches: list[str]
 ) -> None:
-    """A value that goes to a switch and to its arms is drawn through the switch only."""
+    """Drop an edge from a value to an arm if the switch gets the same value: it is drawn through the switch only."""
     for switch in switches:
         for source in into[switch]:
             for target in out[switch]:

@@ -19,7 +19,7 @@ PADDING = 18.0
 HEADER = 30.0
 SWEEPS = 6
 MOST_DUMMIES = 6_000
-"""Points for edges that pass several layers; beyond so many, long edges are drawn straight."""
+"""The most points for edges that pass several layers; if more are needed, long edges are drawn straight."""
 
 Scope = tuple[str, ...]
 
@@ -156,7 +156,7 @@ class _Picture:
         level.items.append(_Item(name, long, wide))
 
     def _lifted(self, source: str, target: str) -> tuple[Scope, tuple[int, int]] | None:
-        """The level at which an edge is between two items, and these; None: it does not leave its item."""
+        """The level at which an edge connects two items, and these items; None: the edge stays inside one item."""
         if source not in self.nodes or target not in self.nodes or source == target:
             return None
         one, other = self.nodes[source].inside, self.nodes[target].inside
@@ -234,14 +234,14 @@ class _Picture:
         return (x, y) if self.across else (y, x)
 
     def _ends(self, place: Rectangle) -> tuple[float, float, float]:
-        """Where edges come in, where they go out, and at which height."""
+        """Where edges come in, where they go out, and the middle of the sides there."""
         if self.across:
             return place.x, place.x + place.width, place.y + place.height / 2
         return place.y, place.y + place.height, place.x + place.width / 2
 
 
 def _forward(level: _Level) -> list[tuple[int, int]]:
-    """Gives every item its layer, by the longest path; the edges that lead forward (in a cycle, not all do)."""
+    """Give every item its layer, by the longest path; returns the edges that lead forward (in a cycle, not all do)."""
     edges = list(dict.fromkeys(level.edges))
     order = _sorted_by_edges(len(level.items), edges)
     rank = {number: position for position, number in enumerate(order)}
@@ -255,7 +255,9 @@ def _forward(level: _Level) -> list[tuple[int, int]]:
         for target in out.get(number, ()):
             level.items[target].layer = max(level.items[target].layer, level.items[number].layer + 1)
     for number in reversed(order):
-        if number not in fed and number in out:  # a beginning stands right before the first that needs it
+        if (
+            number not in fed and number in out
+        ):  # a node without inputs stands right before the first node that needs it
             level.items[number].layer = min([level.items[target].layer for target in out[number]]) - 1
     return forward
 
@@ -288,7 +290,7 @@ def _sorted_by_edges(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _add_dummies(level: _Level) -> None:
-    """A point in every layer that an edge passes, so that it goes around what is there."""
+    """Add a point in every layer that an edge passes, so that the edge goes around the nodes there."""
     last = max([item.layer for item in level.items], default=-1)
     level.rows = [[] for _ in range(last + 1)]
     for number, item in enumerate(level.items):
@@ -311,7 +313,7 @@ def _add_dummies(level: _Level) -> None:
 
 
 def _order(level: _Level) -> None:
-    """Sorts every layer by the mean place of its neighbours, forth and back."""
+    """Sort every layer by the mean place of its neighbours, forth and back."""
     places = {number: float(place) for row in level.rows for place, number in enumerate(row)}
 
     def sort(row: list[int], neighbours: Mapping[int, Sequence[int]]) -> None:
@@ -331,7 +333,7 @@ def _order(level: _Level) -> None:
 
 
 def _along(level: _Level) -> float:
-    """The coordinate along the edges, layer by layer; the length of the whole."""
+    """Set the coordinate along the edges, layer by layer; returns the length of the whole."""
     at = 0.0
     for row in level.rows:
         thickness = max([level.items[number].long for number in row], default=0.0)
@@ -345,7 +347,8 @@ def _along(level: _Level) -> float:
 
 
 def _across(level: _Level) -> float:
-    """The coordinate across the edges: as near to the neighbours as distances allow; the width of the whole."""
+    """Set the coordinate across the edges, as near to the neighbours as distances allow; returns the width of the
+    whole."""
     for row in level.rows:
         _set(level, row, [0.0] * len(row))
     for _ in range(SWEEPS):
@@ -364,7 +367,7 @@ def _mean(level: _Level, near: Sequence[int] | None, number: int) -> float:
 
 
 def _set(level: _Level, row: Sequence[int], wanted: Sequence[float]) -> None:
-    """The nearest places to those wanted, in this order and with the distances kept: an isotonic regression."""
+    """The places nearest to the wanted ones, in the same order and with the distances kept: an isotonic regression."""
     offsets, at = [], 0.0
     for place, number in enumerate(row):
         if place:

@@ -39,17 +39,18 @@ WORDS = {UNREACHED: "not reached", "available": "ready"}
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """Where the steps of a node stand. `more`: the counts were capped, there are at least so many."""
+    """The counts of a node's steps by status. `more`: the counts were capped, so there are at least so many."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     more: bool = False
     note: str = ""
-    """Something to say of it, such as until when it waits."""
+    """A short remark, such as until when the node waits."""
     href: str | None = None
 
     @property
     def status(self) -> str:
-        """The status that stands for all: what runs, then what failed, then what is still to come."""
+        """The status that is shown for all steps: one that runs, then one that failed, then one that is still to
+        come."""
         return next((status for status in LEADING if self.counts.get(status)), UNREACHED)
 
     @property
@@ -157,7 +158,7 @@ class _Drawing:
         return element("g", _rectangle(self.layout.boxes[scope], "scope-box", 12.0), class_="scope")
 
     def _box_title(self, scope: tuple[str, ...]) -> Svg:
-        """A plate on the upper side of a box: edges that come in there pass behind it."""
+        """Draw the title on the upper side of a box; edges that come in there pass behind it."""
         place = self.layout.boxes[scope]
         title = self.scopes.get(scope[-1]) or self.graph.scopes.get(scope[-1], scope[-1])
         shown = shortened(title, max(int((place.width - 2 * TITLE_INDENT - 36) / SMALL_CHARACTER), 4))
@@ -184,7 +185,7 @@ class _Drawing:
         return element("g", *parts, class_=" ".join([one for one in classes if one]))
 
     def _edge_label(self, label: str, route: Points) -> Svg:
-        """Near the switch, beside the line."""
+        """Draw the label of an arm near the switch, beside the line."""
         shown = shortened(label, 14)
         x, y = route[0]
         side = 1 if self.layout.across else 0

@@ -1,11 +1,11 @@
-"""Writes SVG elements as text, everything escaped: names of tasks, keys and errors are hostile."""
+"""Writes SVG elements as text, with everything escaped: names of tasks, keys and errors may be hostile."""
 
 from __future__ import annotations
 
 import re
 from html import escape
 
-# Characters that XML does not allow at all, and those that turn the direction of the text around them.
+# Characters that XML does not allow, and those that reverse the direction of the text around them.
 FORBIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]"
 )
@@ -13,7 +13,7 @@ SHOWN_INSTEAD = "\ufffd"
 
 
 class Svg(str):
-    """Text that is markup already: templates put it on the page as it is."""
+    """Text that is markup already: templates do not escape it."""
 
     __slots__ = ()
 
@@ -22,17 +22,17 @@ class Svg(str):
 
 
 def plain(text: object) -> str:
-    """A text without characters that would break the document or turn its direction around."""
+    """The text without characters that would break the document or reverse its direction."""
     return FORBIDDEN.sub(SHOWN_INSTEAD, str(text))
 
 
 def shortened(text: str, most: int) -> str:
-    """At most so many characters; an ellipsis stands for the others."""
+    """The text, cut to so many characters with an ellipsis at the end."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def number(value: float) -> str:
-    """A coordinate, without digits that have no effect."""
+    """A coordinate as text, rounded."""
     return f"{value:.1f}".removesuffix(".0")
 
 

@@ -14,7 +14,7 @@ from penstock.dashboard.drawing.svg import Svg, element
 SECOND = 1_000_000
 BAR, ROW = 12.0, 24.0
 THINNEST = 0.35
-"""Percent: a span that took no time is seen all the same."""
+"""The least width in percent, so that a span that took no time can be seen."""
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400)
 FRACTIONS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 MOST_TICKS = 6

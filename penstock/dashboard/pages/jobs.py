@@ -1,4 +1,4 @@
-"""The list of jobs with its filters, the page of one, and the forms to make a new one and to change many."""
+"""The list of jobs with its filters, the page of one job, and the forms for a new job and for acts on many."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BULK = {"retry": "Retry", "cancel": "Cancel", "discard": "Discard"}
 
 
 def jobs(view: View) -> Page:
-    """Jobs, newest first, that a filter matches."""
+    """The jobs that a filter matches, newest first."""
     wanted = search_of(view, view.text)
     found = view.read(search, wanted, PAGE_SIZE, view.id("before"))
     return Page("jobs.html", "Jobs", list_data(view, wanted, found))
@@ -64,7 +64,7 @@ def search_of(view: View, text: Callable[[str], str | None]) -> JobSearch:
 
 
 def bulk(view: View) -> Page:
-    """How far an act on everything that a filter matches has come, with a button to go on."""
+    """The progress of an act on all jobs that a filter matches, with a button to continue."""
     given = view.text("action")
     action = given if given in BULK else None
     fields = {name: view.text(name) for name in FILTERS}
@@ -103,7 +103,7 @@ def new_job(view: View) -> Page:
 
 
 def job(view: View) -> Page:
-    """All about one job."""
+    """The page of one job."""
 
     def read(tx: Transaction) -> tuple[JobDetail, dict[str, object]]:
         id = find_job(tx, view.args["id"])
@@ -149,7 +149,8 @@ def _job_data(view: View, detail: JobDetail) -> dict[str, object]:
 
 
 def _timeline(detail: JobDetail) -> list[dict[str, object]]:
-    """One row: when it waited, and how each attempt ended. What goes on is shown in steps, not at every look."""
+    """One row: when the job waited, and how each attempt ended. The end of an open span moves in steps, not at every
+    look."""
     now = detail.now - detail.now % SPLIT + SPLIT
     spans = attempt_spans(detail.job, detail.attempts, now)
     return [

@@ -29,7 +29,7 @@ ACTS_PAGE = 50
 MOST_FAILING = 100
 BRIEF = 500
 ANSWER_WITHIN = 15.0
-"""Seconds: a process that has not shown its stacks by then is said not to answer."""
+"""Seconds after which a process that has not shown its stacks is said not to answer."""
 KINDS = {
     "all": "worker",
     "worker": "worker of jobs",
@@ -125,7 +125,7 @@ def processes(view: View) -> Page:
 
 
 def process(view: View) -> Page:
-    """One process, and the jobs that it holds; of one that has ended, that it has."""
+    """One process and the jobs that it holds; if it has ended, the page says so."""
     wanted = view.args["id"].lower()
 
     def read(tx: Transaction) -> dict[str, object] | None:
@@ -143,7 +143,7 @@ def process(view: View) -> Page:
     if data is not None:
         return Page("process.html", "Process", data, section="processes")
     if len(wanted) < WHOLE_ID:
-        raise NotFound(f"there is no process whose id begins with {wanted}: it has ended, or never was")
+        raise NotFound(f"there is no process whose id begins with {wanted}: it has ended, or never existed")
     return Page("process_ended.html", "Process", {"process": None, "id": wanted}, section="processes")
 
 
@@ -181,7 +181,8 @@ def _process(row: ProcessRow, reap_after: float) -> dict[str, object]:
 
 
 def limits(view: View) -> Page:
-    """Keys of limits, those first that most jobs wait for; of one key, the jobs that count against it and wait."""
+    """Keys of limits, the longest waiting lines first; for one key, the jobs that count against it and those that
+    wait."""
     key, after = view.text("key"), view.text("after")
     rows = view.read(limit_pages.limit_keys, after or "", limit_pages.PAGE + 1)
     held, waiting = view.read(limit_pages.of_key, key) if key else ([], [])
@@ -309,7 +310,7 @@ def search(view: View) -> Page:
 def _only(text: str, found: Sequence[Mapping[str, object]]) -> str | None:
     """The page of the one thing that a text names; None if it names several, or is only a part of a name.
 
-    A label names many things, also if only one has it so far. The beginning of an id counts if nothing else is found.
+    A label names many things, even if only one has it so far. The beginning of an id counts if nothing else is found.
     """
     named = [one for one in found if one["by"] == "label" or _is_whole(text, one)] or found
     is_sure = any(one["by"] == "id" or _is_whole(text, one) for one in named)
@@ -318,7 +319,7 @@ def _only(text: str, found: Sequence[Mapping[str, object]]) -> str | None:
 
 
 def _is_whole(text: str, one: Mapping[str, object]) -> bool:
-    """True if the text is the key, or the whole id or name."""
+    """True if the text is the whole key, id or name."""
     name = str(one["name"])
     if one["by"] == "id":
         return text.replace("-", "").lower() == name.replace("-", "")

@@ -1,4 +1,4 @@
-"""The first page: charts of what was done, queues, processes, and what is in trouble."""
+"""The first page: charts of finished work, queues, processes, and findings of the doctor."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def overview(view: View) -> Page:
 
 
 def _sums(drawn: Chart) -> dict[str, object]:
-    """The whole period in figures."""
+    """The sums of the whole period."""
     points = drawn.points
     attempts = sum(point.succeeded + point.errors + point.other for point in points)
     run = sum(point.run_seconds for point in points)
     recent = points[-6:-1]
     done = sum(point.succeeded + point.errors for point in recent)
-    if not done:  # work has only begun: the point that is going on says more than those before it
+    if not done:  # work has only just begun: the current point says more than those before it
         recent = points[-1:]
         done = sum(point.succeeded + point.errors for point in recent)
     return {

@@ -1,4 +1,5 @@
-"""The list of pipelines, and one: its definition as a graph, its versions, its newest runs, how long its steps take."""
+"""The list of pipelines, and the page of one: its definition as a graph, its versions, its newest runs, the times of
+its steps."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def _brief(
 
 
 def _own(pipeline: Pipeline | None) -> Definition | None:
-    """The definition in the app; None if it has none, or one that cannot be built."""
+    """The definition in the app; None if the app has none, or cannot build it."""
     try:
         return None if pipeline is None else pipeline.definition
     except PenstockError:

@@ -13,7 +13,7 @@ from penstock.pipelines.model.expressions import path_of
 from penstock.values.status import JobStatus
 
 SPLIT = 5_000_000
-"""A clock that goes on while a run does moves the picture this often: a page that stands still costs nothing."""
+"""Microseconds by which the end of an open span moves at a time: in between, the page stays the same."""
 MOST_ATTEMPTS = 20
 
 
@@ -23,7 +23,7 @@ def graph_data(
     progress: Mapping[str, tuple[int, int]] | None = None,
     children: Sequence[RelatedRun] = (),
 ) -> dict[str, object]:
-    """A definition as nodes, edges and scopes; with `known`, where the steps of a run stand."""
+    """A definition as nodes, edges and scopes; with `known`, also the states of a run's steps."""
     graph = definition_graph(definition)
     first_child = {child.node: child.id for child in reversed(children) if child.node is not None}
     return {
@@ -68,14 +68,14 @@ def _scopes(graph: DefinitionGraph, progress: Mapping[str, tuple[int, int]]) -> 
 
 
 def element_name(node: str, path: str) -> str:
-    """A step as people name it: `load[3][17]`."""
+    """The name of a step for people: `load[3][17]`."""
     return node + "".join([f"[{index}]" for index in path_of(path)])
 
 
 def timeline_data(
     steps: Sequence[StepRow], attempts: Mapping[str, Sequence[AttemptRow]], now: int, total: int
 ) -> dict[str, object]:
-    """A row of spans for each step. What is not over goes on until `now`."""
+    """A row of spans for each step. A span that is not over lasts until `now`."""
     rows = [_row(step, attempts.get(step.id, ()), now) for step in steps]
     return {"rows": rows, "more": max(total - len(rows), 0)}
 
@@ -128,7 +128,7 @@ class TimedAttempt(Protocol):
 
 
 def attempt_spans(step: TimedJob, attempts: Sequence[TimedAttempt], now: int) -> list[TimelineSpan]:
-    """The times that a job has waited and run. The one that is not over goes on until `now`."""
+    """The spans in which a job has waited and run. A span that is not over lasts until `now`."""
     found: list[TimelineSpan] = []
     at = step.created_at if len(attempts) < MOST_ATTEMPTS else attempts[0].started_at
     for place, attempt in enumerate(attempts, 1):

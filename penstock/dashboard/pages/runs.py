@@ -1,5 +1,5 @@
-"""The list of runs, and the page of one: graph, timeline, steps, waits, values, relatives, and how it differs from
-today's definition."""
+"""The list of runs, and the page of one: graph, timeline, steps, waits, values, relatives, and how its definition
+differs from the app's."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ REVIVABLE = (RunStatus.FAILED, RunStatus.HALTED)
 
 
 def runs(view: View) -> Page:
-    """Runs, newest first, that a filter matches."""
+    """The runs that a filter matches, newest first."""
     status = view.text("status")
     wanted = RunFilter(
         view.text("pipeline"),
@@ -66,7 +66,7 @@ def runs(view: View) -> Page:
 
 
 def run(view: View) -> Page:
-    """All about one run."""
+    """The page of one run."""
 
     def read(tx: Transaction) -> tuple[RunDetail, dict[str, object]]:
         id = find_run(tx, view.args["id"])
@@ -81,7 +81,7 @@ def run(view: View) -> Page:
 
 
 class _Run:
-    """Puts the page of a run together."""
+    """Collects the data for the page of a run."""
 
     def __init__(self, view: View, tx: Transaction, detail: RunDetail, wiring: Wiring) -> None:
         self.view = view
@@ -162,13 +162,13 @@ class _Run:
         return [cause.text for cause in causes]
 
     def _schedule(self) -> str | None:
-        """The schedule that has started the run, or the run that this one goes on from."""
+        """The schedule that has started the run, or the run that this one continues."""
         if self.detail.scheduled_for is None:
             return None
         return self.read(run_headers.find, self.detail.id).get(SCHEDULE_HEADER)
 
     def _result(self) -> Shown | None:
-        """The value that the run ended with, if it is at hand: a stop's, or the output of its last step."""
+        """The result of the run, if it can be read cheaply: that of a stop, or the output of its last step."""
         detail = self.detail
         if detail.status != RunStatus.SUCCEEDED:
             return None
@@ -179,7 +179,7 @@ class _Run:
         return self.view.shown(detail.pipeline, "result", text)
 
     def _difference(self) -> dict[str, object] | None:
-        """How the app's definition differs from the run's; None: not at all, or the app has none."""
+        """How the app's definition differs from the run's; None: it does not, or the app has none."""
         pipeline = self.view.app.find_pipeline(self.detail.pipeline)
         try:
             found = None if pipeline is None else compare(self.definition, pipeline.definition)
@@ -188,7 +188,7 @@ class _Run:
         return difference_data(found) if found else None
 
     def _can(self, difference: object, known: StepCounts) -> dict[str, object]:
-        """Which acts make sense now. Whether the viewer may is another question."""
+        """The acts that make sense for the run now, whatever the viewer's rights are."""
         status = self.detail.status
         revivable = (
             status in REVIVABLE and self.read(revivals.newest, self.detail.pipeline, self.detail.id) is None
@@ -301,7 +301,7 @@ class _Run:
         return found[:MOST_WAITS]
 
     def _default(self, node: Node) -> Shown | None:
-        """The value that a wait ends with when its time is over; None if it has none."""
+        """The value of a wait when its time is over; None if it has none."""
         default = None if node.wait is None else node.wait.default
         return self.view.shown(self.detail.pipeline, "context", default, BRIEF)
 
@@ -331,7 +331,7 @@ class _Run:
     # relatives
 
     def _lineage(self, related: run_steps.Relatives, acts: Sequence[audit.Act]) -> dict[str, object]:
-        """The runs around this one. Those that go on from it are found in the trail of acts."""
+        """The runs around this one. Runs that continue it are found in the audit trail."""
         detail = self.detail
         newer = {str(act.detail["new_run"]): act.act for act in acts if act.detail.get("new_run")}
         named = {
@@ -382,14 +382,14 @@ def difference_data(found: Difference) -> dict[str, object]:
 
 
 def _single_output(definition: Definition) -> str | None:
-    """The step outside of expands whose output is the result of the run, if it is one step's."""
+    """The step outside of expands whose output is the result of the run; None if the result is made of several."""
     key = shown(definition.result)
     node = definition.by_key.get(key)
     return key if node is not None and node.kind.is_step and not node.scope else None
 
 
 def _call(node: Node) -> str:
-    """The step as it stands in the definition."""
+    """The step as the definition has it."""
     given = [*[shown(expr) for expr in node.args], *[f"{name}={shown(expr)}" for name, expr in node.kwargs]]
     return f"{node.target}({', '.join(given)})"
 
@@ -400,7 +400,7 @@ def _step(step: StepRow) -> dict[str, Any]:
 
 
 def _path(text: str) -> str:
-    """A path as it is stored, from one that a link has; a text that is none leads nowhere."""
+    """A stored path from the path in a link; a text that is not a path matches no step."""
     try:
         return path_text(path_of(text))
     except ValueError:

@@ -1,4 +1,5 @@
-"""The list of schedules, one with its next ticks and its history, and the forms to make and to change one."""
+"""The list of schedules, the page of one with its next ticks and its history, and the forms to create and change
+one."""
 
 from __future__ import annotations
 
@@ -100,7 +101,7 @@ def _brief(row: ScheduleRow) -> dict[str, object]:
 
 
 def _status(row: ScheduleRow) -> str:
-    """One word for its state, which has a colour and an icon."""
+    """One word for the state of a schedule; it has a colour and an icon."""
     if row.source == rows.CODE and row.orphaned_at is not None:
         return "orphaned"
     if row.paused_at is not None:
@@ -133,7 +134,7 @@ def _schedule(view: View, tx: Transaction, name: str) -> dict[str, object]:
 
 
 def _next(row: ScheduleRow) -> list[dict[str, object]]:
-    """The next ticks, each also as the clock on the wall of its zone says it."""
+    """The next ticks, each also in the local time of its zone."""
     after = row.now if row.next_at is None else max(row.now, row.next_at - 1)
     try:
         found = first_ticks(row.defined.spec(row.created_at), after, NEXT_TICKS)

@@ -34,7 +34,7 @@ from penstock.database.postgres.statements import (
 from penstock.database.server_probe import Probe, Sessions
 from penstock.database.templates import ListType, ParamStyle, Rendered, Renderer
 from penstock.database.url import for_libpq
-from penstock.values.fork_safety import forget_after_fork
+from penstock.values.fork_safety import register_reset_after_fork
 
 if TYPE_CHECKING:
     from penstock.database.transaction import Transaction
@@ -120,15 +120,15 @@ class Postgres:
         self._last = ("", 0)
         """The host that was reached last, which is tried first."""
         self._probe = Probe(self._at_work)
-        self.forget()
-        forget_after_fork(self)
+        self.reset_after_fork()
+        register_reset_after_fork(self)
         if settings.pooler == "transaction":
             self._keep_nothing()
         self._dedicated: WeakSet[Any] = WeakSet()
         self._longest = settings.statement_timeout * 4
         """A transaction of several statements in one round trip, each with its own timeout, takes no longer."""
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child the lock may be held, in a thread that is the parent's."""
         self._lock = threading.Lock()
 

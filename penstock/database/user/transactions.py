@@ -18,7 +18,7 @@ from sqlalchemy import Connection, event, text
 
 from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseError, PenstockError
-from penstock.values.fork_safety import FORKED, forget_after_fork, refuse_copy
+from penstock.values.fork_safety import FORKED, refuse_copy, register_reset_after_fork
 
 if TYPE_CHECKING:
     from penstock.database.database import Database
@@ -35,9 +35,9 @@ class UserConnection:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        forget_after_fork(self)
+        register_reset_after_fork(self)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         event.listen(self.connection, "before_cursor_execute", _refuse)
 
 

@@ -1,7 +1,7 @@
-"""Rows that nothing will move any more, because a hand, a restore or a fault has changed them: found, named, mended.
+"""Finds, names and repairs rows that no worker will ever move, because a person, a restore or a fault changed them.
 
-What must hold between rows (docs/internals/tables.md) is looked at from outside. A repair only puts that back; the
-ordinary work then goes on from there. Each repair is done by itself, and looks again before it writes.
+The checks compare the rows with the rules of docs/internals/tables.md. A repair only restores the rule; the ordinary
+work then goes on from there. Each repair has a transaction of its own, and checks again before it writes.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from penstock.values.typed_json.json_text import dumps
 
 STRIDE = 5_000
 MOST_WALKED = 200_000
-"""So many of the newest jobs are looked at, unless all of them are to be."""
+"""So many of the newest jobs are checked, unless all are asked for."""
 MOST_PLACES = 100_000
-"""With more in the queue, it is not looked who has lost its place there: that would take too long."""
+"""With more jobs than this in the queue, jobs that lost their place there are not looked for: that would take too
+long."""
 
 BOUNDARY = "SELECT id FROM {jobs} WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :stride"
 STATES_BOUNDARY = (
@@ -75,12 +76,12 @@ WHERE r.id IS NULL LIMIT 1000
 FAILING_EXPANDS = "SELECT id, run_id, problem FROM {advancements} WHERE problem IS NOT NULL LIMIT 1000"
 
 Mend = Callable[[Transaction], bool]
-"""Puts it right; False: there is nothing to put right any more."""
+"""Repairs the damage; False: there is nothing to repair any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Something that does not hold: what, and what can be done. Without `mend`, only the advice helps."""
+    """Damage: its subject, a message, and advice. `mend` repairs it; without `mend` only the advice helps."""
 
     subject: str
     message: str
@@ -89,7 +90,7 @@ class Damage:
 
 
 def find(database: Database, *, everything: bool = False) -> list[Damage]:
-    """All that is damaged; of very many jobs, among the newest, unless everything is to be looked at."""
+    """Find all damage. Of very many jobs only the newest are checked, unless `everything` is true."""
     found = [damage for look in (_numbers, _receipts, _runs, _pieces) for damage in database.read(_all, look)]
     for before, low in _ranges(database, BOUNDARY, everything):
         found += database.read(_stateless, before, low)
@@ -99,9 +100,9 @@ def find(database: Database, *, everything: bool = False) -> list[Damage]:
 
 
 def repair(database: Database) -> list[tuple[Damage, bool]]:
-    """Mend what can be mended, each by itself; whether it was. May be repeated."""
+    """Repair what can be repaired, each damage by itself, and say which repairs succeeded. May be repeated."""
     done = [(damage, _mended(database, damage)) for damage in find(database, everything=True)]
-    # A receipt that could not be read stood for jobs, which are found only now that it is gone.
+    # Jobs of an unreadable receipt are found only now, after the receipt was removed.
     if any(mended and damage.subject.startswith("claim ") for damage, mended in done):
         done += [(damage, _mended(database, damage)) for damage in find(database, everything=True)]
     return done
@@ -133,7 +134,7 @@ def _mended(database: Database, damage: Damage) -> bool:
 
 
 def _ranges(database: Database, boundary: str, everything: bool) -> Iterator[tuple[str, str]]:
-    """The ids from the newest on, as ranges: below the first of each, and not below the second."""
+    """Ranges of ids, from the newest on: each yields the id above the range, and the lowest id in it."""
     before, walked = LAST_ID, 0
     while everything or walked < MOST_WALKED:
         row = database.read(_boundary, boundary, before)
@@ -195,7 +196,7 @@ def _of_state(row: Row) -> Iterator[Damage]:
         )
         return
     if status not in list(JobStatus):
-        message = f"job {id} has the status {status!r}, which means nothing"
+        message = f"job {id} has the status {status!r}, which is unknown"
         yield Damage(f"job {id}", message, partial(_give_up_strange, str(id)))
     counts = (generation, LAST_GENERATION), (retries, MOST_COUNTED), (crashes, MOST_COUNTED)
     if any(not 0 <= value <= most for value, most in counts):
@@ -206,7 +207,7 @@ def _of_state(row: Row) -> Iterator[Damage]:
 
 
 def _unheld(tx: Transaction, rows: Sequence[Row]) -> list[Damage]:
-    """Jobs that run without a receipt, in a process that is gone: no reaper will find them."""
+    """Find jobs that run without a receipt, in a process that is gone: no reaper will find them."""
     running = {str(row[0]): row for row in rows if row[1] == JobStatus.RUNNING.value}
     if not running:
         return []
@@ -217,7 +218,7 @@ def _unheld(tx: Transaction, rows: Sequence[Row]) -> list[Damage]:
         for id, (_, _, token, process, *_) in running.items()
         if str(process) not in living and (jobs := receipts.get(token, [])) is not None and id not in jobs
     }
-    # What was settled since the first look is none of these.
+    # Jobs that were settled since the first look are not among these.
     still = {(str(id), token) for id, token in tx.rows(STILL_RUNNING, ids=sorted(held))} if held else set()
     return [
         Damage(f"job {id}", _unheld_words(id, process), partial(_hold_again, id))
@@ -231,7 +232,7 @@ def _unheld_words(id: str, process: str) -> str:
 
 
 def _placeless(tx: Transaction, rows: Sequence[Row]) -> list[Damage]:
-    """Jobs outside of runs that wait for their turn or their time, and have no place there."""
+    """Find jobs outside of runs that are ready or scheduled, but have no row in the queue or in the schedule."""
     alone = [row for row in rows if row[8] is None]
     ready = sorted([str(row[0]) for row in alone if row[1] == JobStatus.AVAILABLE.value])
     later = sorted([str(row[0]) for row in alone if row[1] == JobStatus.SCHEDULED.value])
@@ -268,7 +269,7 @@ def _remove(id: str, tx: Transaction) -> bool:
 
 
 def _give_up_strange(id: str, tx: Transaction) -> bool:
-    """A person is to decide: it is a dead letter, from where it can be retried."""
+    """Make the job a dead letter, so that an operator can decide: it can be retried from there."""
     state, job = tx.row(STATUS, id=id), tx.row(DESCRIBE, id=id)
     if state is None or job is None or state[0] in list(JobStatus):
         return False
@@ -298,7 +299,8 @@ def _clamp(id: str, tx: Transaction) -> bool:
 
 
 def _hold_again(id: str, tx: Transaction) -> bool:
-    """A receipt for it, in the name of the process that is gone: the next reaper takes it back as a crash."""
+    """Write a receipt for the job, in the name of the process that is gone: the next reaper takes it back as a
+    crash."""
     state = tx.row(STATUS, id=id)
     if state is None or state[0] != JobStatus.RUNNING.value:
         return False
@@ -332,7 +334,7 @@ def _give_place(id: str, tx: Transaction) -> bool:
 
 def _runs(tx: Transaction) -> Iterable[Damage]:
     for id, status, mode, ended in tx.rows(STRANGE_RUNS):
-        message = f"run {id} has the status {status!r} and the mode {mode!r}, one of which means nothing"
+        message = f"run {id} has the status {status!r} and the mode {mode!r}, one of which is unknown"
         yield Damage(
             f"run {id}", message, partial(_mend_run, str(id), str(status), str(mode), ended is not None)
         )

@@ -51,7 +51,7 @@ SELECT s.job_id FROM {{slots}} s JOIN {{job_states}} j ON j.job_id = s.job_id AN
 WHERE s.limit_key = :key AND s.until = {NEVER} ORDER BY s.job_id LIMIT :limit
 """
 MOST = 10
-"""So many steps, holders and runs are named."""
+"""At most so many steps, holders and runs are named."""
 BRIEF = 8
 
 
@@ -66,7 +66,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a job or a run waits; of one that does not, where it stands."""
+    """Why a job or a run waits. If it does not wait: its status."""
 
     id: str
     subject: str
@@ -85,7 +85,7 @@ class Explanation:
 
 def explain(tx: Transaction, id: str, reap_after: float) -> Explanation:
     """Explain a run or a job by its id."""
-    run = read.standings(tx, [id]).get(id)
+    run = read.run_states(tx, [id]).get(id)
     if run is not None:
         return Explanation(id, "run", run.status.value, tuple(_of_run(tx, run, reap_after)))
     report = jobs.job_report(tx, id)
@@ -286,7 +286,7 @@ def not_started(tx: Transaction, run: str, reap_after: float) -> Iterator[Cause]
 
 
 def why_pending(tx: Transaction, run: str, reap_after: float) -> list[Cause]:
-    """The same as a list."""
+    """The same causes, as a list."""
     return list(not_started(tx, run, reap_after))
 
 
@@ -299,7 +299,7 @@ def _in_line(place: run_line.Place, most: int | None) -> Cause:
 
 
 def _max_running(tx: Transaction, run: str) -> int | None:
-    """The limit that the run's own definition has; no worker has written down another yet."""
+    """The limit of the run's own definition, as long as no worker has stored another."""
     row = tx.row(runs.DEFINITION, id=run)
     return None if row is None else Definition.from_text(str(row[0])).max_running
 
@@ -342,7 +342,7 @@ def _from_now(tx: Transaction, micros: int) -> str:
 
 
 def _length(seconds: float) -> str:
-    """A time ahead in its two largest units: "40 s", "12 m 05 s", "1 h 30 m", "3 d 4 h"."""
+    """A duration in its two largest units: "40 s", "12 m 05 s", "1 h 30 m", "3 d 4 h"."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

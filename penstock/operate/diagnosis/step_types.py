@@ -24,7 +24,7 @@ from penstock.values.typed_json.annotations import describe, resolve, stream_of,
 from penstock.values.typed_json.converter import Mismatch, TypeConverter
 
 UNKNOWN: Any = object()
-"""The annotation of a value of which nothing is known."""
+"""The annotation of a value about which nothing is known."""
 MOST_SAMPLES = 12
 ID, URL = "0190b0c2-7b1a-7c3e-8a55-0123456789ab", "https://example.org"
 SAMPLES: Mapping[Any, Sequence[object]] = {
@@ -61,7 +61,7 @@ def mismatches(app: Any, pipeline: Any) -> Iterator[str]:
 
 
 class StepTypes:
-    """The annotations of the values in one pipeline."""
+    """Finds the annotations of the values in one pipeline."""
 
     def __init__(self, app: Any, pipeline: Any) -> None:
         self.app = app
@@ -72,7 +72,7 @@ class StepTypes:
             self.parameters = resolve(function, pipeline.name)
 
     def callee(self, node: Node) -> Any:
-        """The task, or the child pipeline, that the node calls; None if it calls neither, or none that is known."""
+        """The task or the child pipeline that the node calls; None if it calls neither, or one that is unknown."""
         if node.kind is NodeKind.TASK:
             return self.app.tasks.get(node.target)
         return self.app.pipelines.get(node.target) if node.kind is NodeKind.CHILD else None
@@ -143,7 +143,7 @@ def _passes(writing: TypeConverter, reading: TypeConverter, value: object) -> bo
 
 
 def samples(annotation: Any) -> list[Any]:
-    """Some values of an annotation; none if it is one of which values cannot be made up."""
+    """Sample values of an annotation; empty if no values of it can be made up."""
     if isinstance(annotation, type) and annotation in SAMPLES:
         return list(SAMPLES[annotation])
     origin, parts = get_origin(annotation), get_args(annotation)

@@ -19,11 +19,11 @@ from penstock.queue.tallies import RollupSpan
 MOST_TALLIES = 5000
 TOP = 20
 SEGMENT = 12
-"""Moments of a segment."""
+"""How many moments a segment has."""
 SETTLED = 120_000_000
-"""Microseconds after which a segment that is over may be remembered."""
+"""Microseconds after its end from which a segment may be remembered."""
 REMEMBERED = 60.0
-"""Seconds for which it is."""
+"""Seconds for which a segment is remembered."""
 MOST_SEGMENTS = 200
 
 CLOCK = "SELECT {now}"
@@ -67,7 +67,7 @@ class Period(StrEnum):
         return {"hour": 60, "day": 144, "week": 168}[self.value]
 
     def begins(self, now: int) -> list[int]:
-        """When its points begin; the last is going on."""
+        """The times at which the points begin; the last point is not over."""
         last = self.span.begin(now)
         return [last - self.span.micros * back for back in reversed(range(self.points))]
 
@@ -144,7 +144,7 @@ def chart(
     queue: str | None = None,
     memory: SegmentMemory | None = None,
 ) -> Chart:
-    """Attempts, failures and lag over a period; of one task or one queue, if given."""
+    """Attempts, failures and lag over a period; of one task or one queue, if one is given."""
     span, now = period.span, _now(tx)
     begins = period.begins(now)
     points = {begin: ChartPoint(begin) for begin in begins}
@@ -164,7 +164,7 @@ def chart(
 def top_tasks(
     tx: Transaction, period: Period, limit: int = TOP, memory: SegmentMemory | None = None
 ) -> list[TaskShare]:
-    """The tasks with the most attempts in a period; what is not folded yet is left out."""
+    """The tasks with the most attempts in a period. Tallies that are not folded yet are left out."""
     sums: dict[str, list[int]] = {}
     for task, *row in _rolled(tx, period, _now(tx), TASKS, memory):
         attempts, failed, run, longest, bad = [int(str(value)) for value in row]
@@ -200,7 +200,8 @@ def _rolled(
 
 
 def _segments(period: Period, now: int) -> Iterator[tuple[int, int]]:
-    """Where segments begin and end: at the same instants whenever one looks, so that they can be remembered."""
+    """The beginnings and ends of segments. They do not depend on the time of the call, so that segments can be
+    remembered."""
     begins = period.begins(now)
     since, end = begins[0], begins[-1] + period.span.micros
     length = SEGMENT * period.span.micros

@@ -24,7 +24,7 @@ SELECT fingerprint, task, reason, error_type, place, back, COUNT(*), MIN(failed_
   WHERE failed_at >= :since ORDER BY failed_at DESC LIMIT :most) newest
 GROUP BY fingerprint, task, reason, error_type, place, back
 """
-"""One pass, by hour: what belongs to a group is added up here."""
+"""Reads all groups at once, by hour; the hours of a group are added up here."""
 SAMPLES = "SELECT job_id, task, reason, fingerprint FROM {dead_letters} WHERE failed_at = :at LIMIT 100"
 
 
@@ -60,11 +60,11 @@ class Failures:
     groups: list[FailureGroup]
     total: int
     limit: int
-    """So many of the newest were looked at."""
+    """How many of the newest letters were looked at."""
 
 
 def failures(tx: Transaction, since: int = 0, most: int = MOST_LETTERS) -> Failures:
-    """Dead letters that failed since an instant, in groups."""
+    """Group the dead letters that failed since an instant."""
     kinds: dict[Kind, list[Row]] = {}
     for *kind, back, count, first, last in tx.rows(GROUPS, since=since, most=most):
         kinds.setdefault(tuple(kind), []).append((int(back), int(count), int(first), int(last)))
@@ -80,7 +80,7 @@ def _group(tx: Transaction, kind: Kind, rows: list[Row]) -> FailureGroup:
     for back, count, _, _ in rows:
         if 0 <= (hour := back // HOUR) < BUCKETS:
             hours[BUCKETS - 1 - hour] += count
-    # Many may have failed at the same moment; if this kind is not among the first of them, there is no sample.
+    # Many jobs may have failed at the same moment. If none of the first is of this kind, there is no sample.
     known = (task, reason, fingerprint)
     id = next((str(job) for job, *found in tx.rows(SAMPLES, at=last) if tuple(found) == known), None)
     error = tx.row(LAST_ERROR, id=id) if id else None

@@ -1,4 +1,4 @@
-"""Reads one job for a page: its latest attempts, who holds it, its limits, what follows it; every list is bounded."""
+"""Reads one job for a page: its latest attempts, its holder, its limits, its followers; every list is bounded."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ class JobDetail:
     progress: Row | None
     """(fraction, message, when)"""
     attempts: list[JobAttempt] = field(default_factory=list)
-    """The latest, in order."""
+    """The latest attempts, the oldest of them first."""
     output: str | None = None
     line: Row | None = None
-    """Of the limit that it waits for: (how many it allows, how many it has, how many come before this job)"""
+    """The limit that the job waits for, as (how many it allows, how many it has, how many jobs come before this one)"""
     limits: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     now: int = 0
-    """By the database's clock."""
+    """The time of the read, by the database's clock."""
 
 
 def job_detail(tx: Transaction, id: str) -> JobDetail | None:

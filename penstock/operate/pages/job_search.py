@@ -1,8 +1,8 @@
-"""Searches jobs for people who look: filters, pages by id, and walks that end in time and say how far they came.
+"""Searches jobs for operators: filters, pages by id, and walks that end in time and say how far they came.
 
-A search costs the same however long the history is. What waits, runs or has failed is found through the small tables;
-anything else by walking back along the ids, for at most `seconds`. A search that has not found a full page by then
-returns what it has and where to go on.
+The cost of a search does not grow with the history. Jobs that wait, run or have failed are found through the small
+tables, all others by walking back along the ids, for at most `seconds`. A search that has not found a full page by then
+returns what it has, and the place where the next search begins.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from penstock.values.status import JobStatus
 STRIDE = 2000
 TEXT_STRIDE = 500
 SECONDS = 0.06
-"""So long a search walks before it says how far it came."""
+"""Seconds that a search walks before it returns what it has."""
 MOST_WAITING = 5000
-"""Of what waits, so many are looked at."""
+"""At most so many waiting jobs are looked at."""
 SLACK = 600_000
-"""Milliseconds by which the clock of a producer, which is in the id, may differ from the database's."""
+"""Milliseconds by which the producer's clock may differ from the database's; an id holds the producer's time."""
 
 KEYED = "SELECT job_id FROM {job_keys} WHERE task {among:tasks:text} AND job_key = :key"
 DEAD = """
@@ -71,7 +71,7 @@ class JobSearch:
 
     @property
     def given(self) -> dict[str, object]:
-        """The fields that say something."""
+        """The fields that have a value."""
         found = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "tasks"}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -96,7 +96,7 @@ class JobSearch:
 
 @dataclass(frozen=True, slots=True)
 class FoundJobs:
-    """Some jobs, newest first. `before`: where to go on; None if there are no more."""
+    """A page of jobs, newest first. `before`: where the next page begins; None: there are no more."""
 
     jobs: list[JobRow]
     before: str | None = None
@@ -133,9 +133,9 @@ def search(
 
 
 def _waiting(tx: Transaction, wanted: JobSearch, limit: int, high: str, *tables: str) -> FoundJobs:
-    """Look at the first of the jobs that wait: they stand in small tables, in the order in which they will be taken.
+    """Look at the first waiting jobs: they are in small tables, in the order in which workers will take them.
 
-    Of a million that wait, some of a task that has few among them are not found so: the answer is marked as partial.
+    If very many jobs wait, those of a rare task may not be among the first: then the answer is marked as partial.
     """
     ids: list[str] = []
     capped = False
@@ -171,7 +171,7 @@ Look = Callable[[Transaction, JobSearch, str, str, int, int], tuple[list[JobRow]
 def _walk(
     tx: Transaction, wanted: JobSearch, limit: int, high: str, low: str, seconds: float, look: Look
 ) -> FoundJobs:
-    """Stride after stride, until there is a full page, an end, or no more time."""
+    """Walk back, one stride after the other, until the page is full, the jobs end, or the time is up."""
     found: list[JobRow] = []
     stride = TEXT_STRIDE if wanted.text else STRIDE
     deadline, walked = time.monotonic() + seconds, 0
@@ -202,7 +202,7 @@ def _stride(
 def _dead(
     tx: Transaction, wanted: JobSearch, high: str, low: str, limit: int, stride: int
 ) -> tuple[list[JobRow], str | None]:
-    """Failed jobs, by the list of dead letters. Its columns are compared here: a stride counts rows, not matches."""
+    """Walk along the dead letters. Their columns are compared here, because a stride counts rows, not matches."""
     letters = tx.rows(DEAD, before=high, low=low, limit=stride)
     given = [wanted.given.get(name) for name in OF_DEAD_LETTERS]
     ids = [
@@ -237,5 +237,5 @@ def _id_at(micros: int | None, slack: int, otherwise: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """A text as LIKE finds it, with its own marks taken as they are."""
+    """Escape a text for LIKE, so that its own wildcards have no meaning."""
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")

@@ -38,13 +38,13 @@ class LimitRow:
 
 @dataclass(frozen=True, slots=True)
 class SlotRow:
-    """A job that counts against a limit; until an instant, or as long as it runs."""
+    """A job that counts against a limit: until an instant, or as long as it runs."""
 
     job_id: str
     task: str
     until_at: int | None
     reserved: bool
-    """True if it was let go and has not begun."""
+    """True if the job was released from the waiting line and has not begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ParkedRow:
 
 
 def limit_keys(tx: Transaction, after: str = "", limit: int = PAGE) -> list[LimitRow]:
-    """Keys of limits in their order, from behind one."""
+    """Keys of limits in their order, after a given key."""
     rows = tx.rows(KEYS, after=after, limit=limit)
     return [
         LimitRow(str(key), int(most), int(used), 0 if oldest is None else _length(tx, key), oldest)

@@ -1,6 +1,7 @@
-"""Pages of runs and pipelines. A statement looks at a window of rows, never at all of history.
+"""Searches runs and pipelines, page by page.
 
-Where a window holds fewer runs that match than a page has room for, the next page goes on behind the window.
+A statement looks at a window of rows, never at the whole history. If a window has fewer matching runs than a page has
+room for, the next page continues after the window.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from penstock.values.status import RunStatus
 
 WINDOW = 4_000
 COUNT_LIMIT = 10_000
-"""So many are counted; beyond that a count is shown with a plus."""
+"""At most so many are counted; a larger count is shown with a plus."""
 IN_WINDOW = "SELECT id, status, run_key FROM {runs} WHERE id < :before"
 IS_ACTIVE = " AND ended_at IS NULL"
 OF_PIPELINE = " AND pipeline = :pipeline"
@@ -45,7 +46,7 @@ TEXT = "SELECT text FROM {definitions} WHERE hash = :hash"
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Narrows a list of runs; None lets all pass."""
+    """Selects runs; None: the field does not matter."""
 
     pipeline: str | None = None
     status: str | None = None
@@ -55,7 +56,7 @@ class RunFilter:
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """Some runs, newest first. `before`: where the next page begins; None if there are no more."""
+    """A page of runs, newest first. `before`: where the next page begins; None: there are no more."""
 
     runs: list[RunRow]
     before: str | None
@@ -74,8 +75,8 @@ def page_of_runs(tx: Transaction, wanted: RunFilter, limit: int, before: str | N
     template = f"SELECT id FROM ({window}) w WHERE 1 = 1{matching} ORDER BY id DESC LIMIT :limit"
     found = [str(id) for (id,) in tx.rows(template, limit=limit + 1, **given, **rest)]
     ids, more = found[:limit], len(found) > limit
-    standings = read.standings(tx, ids) if ids else {}
-    rows = [run_row(standings[id]) for id in ids if id in standings]
+    states = read.run_states(tx, ids) if ids else {}
+    rows = [run_row(states[id]) for id in ids if id in states]
     if more:
         return RunPage(rows, ids[-1])
     last = tx.row(
@@ -85,7 +86,7 @@ def page_of_runs(tx: Transaction, wanted: RunFilter, limit: int, before: str | N
 
 
 def active_counts(tx: Transaction) -> dict[str, int]:
-    """How many of the runs that have not ended have which status; at most 10,000 are counted."""
+    """Count the runs that have not ended, by status; at most 10,000 are counted."""
     return {str(status): int(count) for status, count in tx.rows(ACTIVE_COUNTS, limit=COUNT_LIMIT)}
 
 
@@ -98,7 +99,7 @@ class StoredVersion:
 
 
 def versions(tx: Transaction, most: int = 2_000) -> dict[str, list[StoredVersion]]:
-    """By pipeline, its definitions, the newest first."""
+    """The definitions of each pipeline, the newest first."""
     found: dict[str, list[StoredVersion]] = {}
     for name, key, created in tx.rows(VERSIONS, limit=most):
         found.setdefault(str(name), []).append(StoredVersion(str(key), int(created)))
@@ -116,7 +117,7 @@ def definition_text(tx: Transaction, key: str) -> str | None:
 
 
 def under_way(tx: Transaction) -> dict[str, int]:
-    """By pipeline, how many runs have not ended; at most 10,000 are counted in all."""
+    """Count the runs that have not ended, by pipeline; at most 10,000 are counted in all."""
     return {str(name): int(count) for name, count in tx.rows(UNDER_WAY, limit=COUNT_LIMIT)}
 
 
@@ -128,9 +129,9 @@ class StepTimes:
     count: int
     middle: float
     slow: float
-    """Nine in ten took no longer."""
+    """Nine in ten steps took no longer."""
     waited: float
-    """The middle time from when a step was made until its attempt began."""
+    """The median time from the creation of a step until its attempt began."""
 
 
 def newest_statuses(tx: Transaction, pipeline: str, most: int = 30) -> list[tuple[str, str]]:
@@ -139,7 +140,7 @@ def newest_statuses(tx: Transaction, pipeline: str, most: int = 30) -> list[tupl
 
 
 def step_times(tx: Transaction, runs: list[str], most: int = 2_000) -> list[StepTimes]:
-    """From at most so many attempts that succeeded in these runs."""
+    """Measure the successful attempts of at most so many steps in these runs."""
     sample: dict[str, list[tuple[float, float]]] = {}
     for node, started, finished, created in tx.rows(TOOK, runs=runs, limit=most) if runs else ():
         times = ((int(finished) - int(started)) / 1e6, max(0, int(started) - int(created)) / 1e6)

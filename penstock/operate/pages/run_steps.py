@@ -1,7 +1,8 @@
-"""Looks into one run: where its steps stand, in part where they are many, its waits, values and relatives.
+"""Reads one run for its page: the status of its steps (a part of them where they are many), waits, values and
+relatives.
 
-Every statement has a limit of its own: a run of a million elements is shown as quickly as one of ten. Counts are exact
-up to a limit, and say so where they are not; how far an expand is, the engine has counted in its joins.
+Every statement has a limit of its own, so a run of a million elements is shown as quickly as one of ten. Counts are
+exact up to a limit, and say so where they are not. The engine counts the ended elements of an expand in its joins.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ SELECT output FROM {executions} WHERE job_id = :job AND outcome = 'succeeded' OR
 
 @dataclass(frozen=True, slots=True)
 class RunDetail:
-    """A run's row, with all that its page says. `now` is the database's clock."""
+    """A run's row, with everything its page shows. `now` is the database's clock."""
 
     id: str
     pipeline: str
@@ -151,7 +152,7 @@ class StepPage:
 
 @dataclass(frozen=True, slots=True)
 class StepCounts:
-    """By node, how many steps have which status. `capped` are nodes with more steps than were counted."""
+    """The number of steps by node and status. `capped`: nodes that have more steps than were counted."""
 
     counts: Mapping[str, Mapping[str, int]]
     capped: frozenset[str]
@@ -163,7 +164,7 @@ class StepCounts:
 
 @dataclass(frozen=True, slots=True)
 class RelatedRun:
-    """A run that has to do with another."""
+    """A run that is related to another."""
 
     id: str
     pipeline: str
@@ -188,7 +189,7 @@ def run_detail(tx: Transaction, id: str) -> RunDetail | None:
 
 
 def step_counts(tx: Transaction, run: str, nodes: Sequence[str]) -> StepCounts:
-    """Exact, unless there are too many; then each node is counted up to a limit."""
+    """Count the steps exactly; if there are too many, count each node up to a limit."""
     counts: dict[str, dict[str, int]] = {}
     for node, status, count in tx.rows(COUNTED, run=run, limit=MOST_COUNTED):
         counts.setdefault(str(node), {})[str(status)] = int(count)
@@ -203,7 +204,7 @@ def step_counts(tx: Transaction, run: str, nodes: Sequence[str]) -> StepCounts:
 
 
 def expand_progress(tx: Transaction, run: str, wiring: Wiring) -> dict[str, tuple[int, int]]:
-    """By expand of the outermost scope, how many of its elements have ended, and how many there are."""
+    """For each expand of the outermost scope: how many of its elements have ended, and how many there are."""
     closers = {
         key: expand
         for expand, place in wiring.places.items()
@@ -221,7 +222,7 @@ def expand_progress(tx: Transaction, run: str, wiring: Wiring) -> dict[str, tupl
 def steps_of_node(
     tx: Transaction, run: str, node: str, limit: int, after: str | None = None, status: str | None = None
 ) -> StepPage:
-    """A page of a node's steps. With a status, a window of them is looked through."""
+    """A page of a node's steps. With a status, only a window of steps is searched."""
     template = STEP + OF_NODE + (AFTER if after is not None else "") + IN_ORDER
     given = {"run": run, "node": node} | ({"after": after} if after is not None else {})
     if status is None:
@@ -258,7 +259,7 @@ def sampled_steps(tx: Transaction, run: str, known: StepCounts, limit: int) -> l
 
 
 def attempts_of(tx: Transaction, jobs: Sequence[str], limit: int = 1_000) -> dict[str, list[AttemptRow]]:
-    """By job, its attempts in order."""
+    """The attempts of each job, in order."""
     found: dict[str, list[AttemptRow]] = {}
     for job, *row in tx.rows(ATTEMPTS, ids=list(jobs), limit=limit) if jobs else ():
         found.setdefault(str(job), []).append(AttemptRow(*row))
@@ -268,7 +269,7 @@ def attempts_of(tx: Transaction, jobs: Sequence[str], limit: int = 1_000) -> dic
 def waiting_steps(
     tx: Transaction, run: str, node: Node, limit: int
 ) -> list[tuple[str, str, int, int | None]]:
-    """Steps that wait for the node's signal: job, path, since when, until when."""
+    """Steps that wait for the node's signal: (job, path, since when, until when)."""
     timeout = None if node.wait is None else node.wait.timeout
     found = []
     for job, _, path, created in tx.rows(WAITING, run=run, node=node.key, limit=limit):
@@ -278,7 +279,7 @@ def waiting_steps(
 
 
 def signals_given(tx: Transaction, run: str, limit: int) -> list[tuple[str, str, str, int]]:
-    """Signals that were given: name, path, value as JSON, when."""
+    """Signals that were given: (name, path, value as JSON, time)."""
     to_all = [
         (str(name), "", str(value), int(at)) for name, value, at in tx.rows(SIGNALS, run=run, limit=limit)
     ]
@@ -289,7 +290,7 @@ def signals_given(tx: Transaction, run: str, limit: int) -> list[tuple[str, str,
 
 
 def context_values(tx: Transaction, run: str, limit: int) -> list[tuple[str, str, int]]:
-    """The run's context: key, value as JSON, when it was set."""
+    """The run's context: (key, value as JSON, time at which it was set)."""
     found = tx.rows(CONTEXT, run=run, headers=HEADERS, limit=limit)
     return [(str(key), str(value), int(at)) for key, value, at in found]
 
@@ -302,7 +303,7 @@ def relatives(tx: Transaction, run: str, limit: int) -> Relatives:
 
 
 def briefly(tx: Transaction, ids: Sequence[str]) -> dict[str, RelatedRun]:
-    """Runs by id; those that were pruned are missing."""
+    """Runs by id; pruned runs are missing."""
     rows = tx.rows(BRIEFLY, ids=sorted(set(ids))) if ids else ()
     return {str(row[0]): RelatedRun(*_texts(row)) for row in rows}
 

@@ -8,7 +8,9 @@ skipped by all other processes; so each chunk is written once, and a process tha
 leaves the row where its last commit put it. One that was frozen finds its connection closed, or still holds the lock:
 in neither case has another process done the same chunk. No step sees half a fan-out: nothing runs before all is staged.
 
-Where many elements wait for a value from outside (see `doors`), they go on in the same way when it is there.
+Where many elements wait at a door for a value from outside (see `doors`), they go on in the same way when it is there.
+The row in `advancements` is the door's. Each element that goes on has its row at the door removed in the same
+transaction, so each goes on once, in whichever process. None is added meanwhile: one that comes later finds it open.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
-from penstock.pipelines.advance import run_rows, step_rows
+from penstock.pipelines.advance import join_rows, run_rows, step_rows
 from penstock.pipelines.advance.run_rows import RunView
 from penstock.pipelines.advance.state import EngineState
 from penstock.pipelines.advance.step_rows import NewStep
@@ -35,9 +37,9 @@ from penstock.values.typed_json.json_text import dumps
 from penstock.values.typed_json.tags import raw_elements
 
 if TYPE_CHECKING:
-    from penstock.pipelines.advance import admit
-else:
-    admit = Lazy("penstock.pipelines.advance.admit")  # which imports `advance`, which imports this module
+    from penstock.pipelines.advance import advance, finish
+else:  # `finish` imports `advance`, which imports this module
+    advance, finish = Lazy("penstock.pipelines.advance.advance"), Lazy("penstock.pipelines.advance.finish")
 
 CHUNK = 2000
 STAGE = "stage"
@@ -163,7 +165,7 @@ class Advancer:
             tx.run(DONE, id=id)
             return True
         if phase == ADMIT:
-            if not admit.admit_some(self.engine_state, tx, run, node, path_of(path), self.chunk):
+            if not self._admit(tx, run, node, path_of(path)):
                 tx.run(DONE, id=id)
             return True
         fan = Fan(node, run.wiring.places[node].entry, path_of(path), width)
@@ -174,6 +176,20 @@ class Advancer:
             self._release(tx, run, fan, index, stop)
         self._move(tx, row, stop)
         return True
+
+    def _admit(self, tx: Transaction, run: RunView, door: str, path: Path) -> bool:
+        """Let a chunk of the elements at an open door go on, and write what follows; False: those were the last."""
+        waiting = join_rows.waiting_at(tx, run.id, door, path, self.chunk)
+        opened = join_rows.fired_among(tx, door, [(run.id, path)]).get((run.id, path))
+        if not waiting or opened is None:
+            return False
+        join_rows.remove(tx, run.id, door, waiting)
+        application = advance.Advance(self.engine_state, tx)
+        application.runs[run.id] = run
+        for at, tally in waiting.items():
+            application.admit(run, door, at, tally.plus(opened))
+        finish.finish(application)
+        return len(waiting) == self.chunk
 
     def _stage(self, tx: Transaction, id: str, run: RunView, fan: Fan, start: int, stop: int) -> None:
         value = self._elements(tx, id, run, fan)

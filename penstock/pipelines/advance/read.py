@@ -17,7 +17,7 @@ from penstock.values.parse import nearest
 from penstock.values.status import RunStatus
 from penstock.values.typed_json.json_text import loads
 
-STANDING = """
+RUN_STATES = """
 SELECT id, pipeline, definition, run_key, args, status, mode, reasons, result, parent_run_id, revived_from,
   created_at, started_at, ended_at, rerun_of, forked_from
 FROM {runs} WHERE id {among:ids:uuid}
@@ -71,12 +71,12 @@ class RunStatusRow(NamedTuple):
     forked_from: str | None
 
 
-def standings(tx: Transaction, ids: Sequence[str]) -> dict[str, RunStatusRow]:
+def run_states(tx: Transaction, ids: Sequence[str]) -> dict[str, RunStatusRow]:
     """The runs with these ids."""
-    return read_standings(tx.rows(STANDING, ids=ids))
+    return parse_run_states(tx.rows(RUN_STATES, ids=ids))
 
 
-def read_standings(rows: Iterable[Row]) -> dict[str, RunStatusRow]:
+def parse_run_states(rows: Iterable[Row]) -> dict[str, RunStatusRow]:
     found = {}
     for row in rows:
         known = loads(row[7])

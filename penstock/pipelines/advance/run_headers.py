@@ -13,7 +13,7 @@ from typing import Any
 from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.run_context import HEADERS
-from penstock.values.fork_safety import forget_after_fork
+from penstock.values.fork_safety import register_reset_after_fork
 from penstock.values.ids import read_id
 from penstock.values.typed_json.json_text import dumps, loads
 
@@ -54,10 +54,10 @@ class RunHeaders:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.forget()
-        forget_after_fork(self)
+        self.reset_after_fork()
+        register_reset_after_fork(self)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         self._known: OrderedDict[str, Mapping[str, str]] = OrderedDict()
 
     def known(self, run: str) -> Mapping[str, str] | None:

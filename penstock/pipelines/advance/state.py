@@ -21,7 +21,7 @@ from penstock.pipelines.model import definition
 from penstock.queue.jobs import EndedStep, Offer
 from penstock.queue.wakeups import RUN_ENDED, ready
 from penstock.task_options import TaskOptions
-from penstock.values.fork_safety import forget_after_fork
+from penstock.values.fork_safety import register_reset_after_fork
 from penstock.values.typed_json.json_text import dumps
 
 if TYPE_CHECKING:
@@ -194,10 +194,10 @@ class EngineState:
         self._origins: OrderedDict[str, RunHeader] = OrderedDict()
         self._templates: dict[tuple[str, str], JobTemplate] = {}
         self._here = threading.local()
-        self.forget()
-        forget_after_fork(self)
+        self.reset_after_fork()
+        register_reset_after_fork(self)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: replace the lock, which a thread of the parent may hold."""
         self._lock = threading.Lock()
 

@@ -37,17 +37,17 @@ def fork(
     """Write the new run. The old one must have ended, and is not changed."""
     tx.stage("fork")
     row = tx.row(LOCK, id=old)
-    standing = read.standings(tx, [old]).get(old)
-    if row is None or standing is None:
+    state = read.run_states(tx, [old]).get(old)
+    if row is None or state is None:
         raise ReviveError(f"there is no run {old}; it may have been pruned")
     tx.certify(CERTIFY, ids=[old])
-    _check_ended(tx, standing)
-    wiring = wiring_for(engine_state, tx, standing.definition)
+    _check_ended(tx, state)
+    wiring = wiring_for(engine_state, tx, state.definition)
     redone = _redone(old, wiring, at)
     without = _signals_to_repeat(wiring.definition, redone)
     inherit(tx, old, new, duplicate_context, without, sorted(redone))
     run_rows.copy_labels(tx, old, new)
-    fresh = NewRun(new, wiring.definition, standing.args, revived_from=old, only=at, forked_from=old)
+    fresh = NewRun(new, wiring.definition, state.args, revived_from=old, only=at, forked_from=old)
     start.open_runs(engine_state, tx, [fresh._replace(scheduled_for=start.nominal_of(tx, old))])
     audit.of_run(tx, "fork", old, new_run=new, step=at)
 
@@ -58,13 +58,13 @@ def redone_steps(wiring: Wiring, at: str) -> list[str]:
     return [key for key in wiring.order if (key == at or key in after) and nodes[key].kind.is_step]
 
 
-def _check_ended(tx: Transaction, standing: RunStatusRow) -> None:
-    if standing.status is RunStatus.SKIPPED:
-        raise ReviveError(f"run {standing.id} is skipped: it has never begun, and there is nothing to keep")
-    if not standing.status.terminal:
-        raise ReviveError(f"run {standing.id} is {standing.status}: only a run that has ended can be forked")
-    if revivals.is_being_pruned(tx, standing.pipeline, standing.id):
-        raise ReviveError(f"run {standing.id} is just being pruned: it cannot be forked any more")
+def _check_ended(tx: Transaction, state: RunStatusRow) -> None:
+    if state.status is RunStatus.SKIPPED:
+        raise ReviveError(f"run {state.id} is skipped: it has never begun, and there is nothing to keep")
+    if not state.status.terminal:
+        raise ReviveError(f"run {state.id} is {state.status}: only a run that has ended can be forked")
+    if revivals.is_being_pruned(tx, state.pipeline, state.id):
+        raise ReviveError(f"run {state.id} is just being pruned: it cannot be forked any more")
 
 
 def _redone(run: str, wiring: Wiring, at: str) -> set[str]:

@@ -173,7 +173,7 @@ def _read(run: str, job: str, data: str, due: int) -> Due:
 
 NOW = "SELECT {now}"
 LOCK = "SELECT status, mode, ended_at, {now} FROM {runs} WHERE id = :run {lock}"
-STANDING = """
+WAIT_STATUSES = """
 SELECT s.status FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id = :run AND j.node {among:nodes:text} AND j.path = :path
 """
@@ -250,6 +250,6 @@ class Use:
         nodes = [node.key for node in waits if node.depth == len(path)]
         if len(nodes) < len(waits):
             return False
-        found = [status for (status,) in tx.rows(STANDING, run=run, nodes=nodes, path=path_text(path))]
+        found = [status for (status,) in tx.rows(WAIT_STATUSES, run=run, nodes=nodes, path=path_text(path))]
         unanswered = (JobStatus.WAITING, *((JobStatus.CANCELLED, JobStatus.SKIPPED) if over else ()))
         return len(found) == len(nodes) and not any(status in unanswered for status in found)

@@ -78,25 +78,23 @@ def revive(
     """
     tx.stage("revive")
     row = tx.row(LOCK, id=old)
-    standing = read.standings(tx, [old]).get(old)
-    if row is None or standing is None:
+    state = read.run_states(tx, [old]).get(old)
+    if row is None or state is None:
         raise ReviveError(f"there is no run {old}; it may have been pruned")
     tx.certify(CERTIFY, ids=[old])
-    if standing.status not in (RunStatus.HALTED, RunStatus.FAILED):
-        raise ReviveError(f"run {old} is {standing.status}: only a halted or failed run can be revived")
+    if state.status not in (RunStatus.HALTED, RunStatus.FAILED):
+        raise ReviveError(f"run {old} is {state.status}: only a halted or failed run can be revived")
     if only is not None:
         _check_failed(tx, old, only)
-    holder = revivals.claim_revival(tx, standing.pipeline, old, new)
+    holder = revivals.claim_revival(tx, state.pipeline, old, new)
     if holder == old:
         raise ReviveError(f"run {old} is just being pruned: it cannot be revived any more")
     if holder != new:
         raise ReviveError(f"run {old} was revived already: go on with run {holder}")
     inherit(tx, old, new, duplicate_context)
     run_rows.copy_labels(tx, old, new)
-    definition = (
-        wiring_for(engine_state, tx, standing.definition).definition if current is None else current[0]
-    )
-    given = args if args is not None else _adapted(old, standing.args, current)
+    definition = wiring_for(engine_state, tx, state.definition).definition if current is None else current[0]
+    given = args if args is not None else _adapted(old, state.args, current)
     fresh = NewRun(new, definition, given, revived_from=old, only=only, redefined=current is not None)
     start.open_runs(engine_state, tx, [fresh._replace(scheduled_for=start.nominal_of(tx, old))])
     act = "revive" if only is None else "retry_step"
@@ -226,12 +224,12 @@ def rerun(
 ) -> None:
     """Write the new run: with the app's definition of now, and the old run's arguments unless others are given."""
     tx.stage("rerun")
-    standing = read.standings(tx, [old]).get(old)
-    if standing is None:
+    state = read.run_states(tx, [old]).get(old)
+    if state is None:
         raise ActionRefused(f"there is no run {old}; it may have been pruned")
-    if not standing.status.terminal:
-        raise ActionRefused(f"run {old} is {standing.status}: only a run that has ended can be run again")
-    given, lacking = (args, []) if args is not None else current.arguments(standing.args)
+    if not state.status.terminal:
+        raise ActionRefused(f"run {old} is {state.status}: only a run that has ended can be run again")
+    given, lacking = (args, []) if args is not None else current.arguments(state.args)
     if lacking:
         raise ActionRefused(f"run {old} cannot be run again with its arguments: {lacking[0]}: give args=")
     again = NewRun(new, current.definition, given, rerun_of=old, scheduled_for=start.nominal_of(tx, old))

@@ -41,7 +41,7 @@ WHERE p.pipeline = :pipeline AND p.admitted = false ORDER BY p.seq LIMIT :limit
 ADMIT = "UPDATE {run_places} SET admitted = true WHERE run_id {among:ids:uuid}"
 LEAVE = "DELETE FROM {run_places} WHERE run_id {among:ids:uuid}"
 WAITED_FOR = "SELECT DISTINCT pipeline FROM {run_places} WHERE admitted = false ORDER BY pipeline"
-STANDING = """
+PLACE = """
 SELECT p.pipeline, COALESCE((SELECT l.most FROM {run_lines} l WHERE l.pipeline = p.pipeline), 0), p.admitted,
   (SELECT COUNT(*) FROM {run_places} a JOIN {runs} r ON r.id = a.run_id
    WHERE a.pipeline = p.pipeline AND a.admitted = true AND r.ended_at IS NULL),
@@ -93,9 +93,9 @@ def admit(tx: Transaction, pipeline: str, most: int | None) -> None:
     """
     tx.stage("admit")
     most = _lock(tx, pipeline, most)
-    standing = tx.rows(ADMITTED, pipeline=pipeline)
-    leaving = [str(run) for run, is_over in standing if is_over]
-    room = BATCH if most == UNLIMITED else min(BATCH, most - (len(standing) - len(leaving)))
+    admitted = tx.rows(ADMITTED, pipeline=pipeline)
+    leaving = [str(run) for run, is_over in admitted if is_over]
+    room = BATCH if most == UNLIMITED else min(BATCH, most - (len(admitted) - len(leaving)))
     first = tx.rows(FIRST, pipeline=pipeline, limit=room) if room > 0 else []
     going = [str(run) for run, is_over in first if not is_over]
     leaving += [str(run) for run, is_over in first if is_over]
@@ -116,7 +116,7 @@ def waited_for(tx: Transaction) -> list[str]:
 
 def place_of(tx: Transaction, run: str) -> Place | None:
     """Where a run stands in its line, if it is in one."""
-    row = tx.row(STANDING, run=run)
+    row = tx.row(PLACE, run=run)
     return None if row is None else Place(str(row[0]), int(row[1]), bool(row[2]), int(row[3]), int(row[4]))
 
 

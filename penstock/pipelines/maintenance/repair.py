@@ -76,8 +76,8 @@ def repair(engine_state: EngineState, tx: Transaction, run: str) -> Stuck | None
     if not is_stuck(tx, run):
         return None
     # The run may have ended or advanced while it was not locked: check it again under the lock.
-    standing = tx.row(LOCK, id=run)
-    if standing is None or standing[0] is not None or not is_stuck(tx, run):
+    locked = tx.row(LOCK, id=run)
+    if locked is None or locked[0] is not None or not is_stuck(tx, run):
         return None
     found = run_rows.views(engine_state, tx, [run]).get(run)
     if found is None:

@@ -59,9 +59,9 @@ def admit(tx: Transaction, held: Sequence[ClaimDemands], touched: Collection[str
         return Admission({}, [], False)
     ids = sorted(each.claim.job_id for each in held)
     asked, lines = slots.reservations(tx, ids), waiting_line.still_parked(tx, ids)
-    standings = slots.standing(tx, keys)
+    usages = slots.usage(tx, keys)
     promised = asked()
-    admitted, refused = decide(held, standings, promised)
+    admitted, refused = decide(held, usages, promised)
     waiting_line.leave(tx, lines())
     if promised:
         slots.use_up(tx, sorted(promised))
@@ -71,8 +71,8 @@ def admit(tx: Transaction, held: Sequence[ClaimDemands], touched: Collection[str
         claim.job_id: claim._replace(slots=tuple(demand.key for demand in demands))
         for claim, demands in admitted
     }
-    lanes = waiting_line.release(tx, keys, standings)
-    return Admission(counting, lanes, any(key.needs_sweep for key in standings.values()))
+    lanes = waiting_line.release(tx, keys, usages)
+    return Admission(counting, lanes, any(key.needs_sweep for key in usages.values()))
 
 
 def sweep(tx: Transaction, keys: Collection[str]) -> Admission:
@@ -84,7 +84,7 @@ def sweep(tx: Transaction, keys: Collection[str]) -> Admission:
 
 
 def decide(
-    wanted: Sequence[ClaimDemands], standings: dict[str, LimitUsage], promised: dict[str, Reservation]
+    wanted: Sequence[ClaimDemands], usages: dict[str, LimitUsage], promised: dict[str, Reservation]
 ) -> tuple[list[ClaimDemands], list[Refused]]:
     """Choose the claims that may run, most urgent first; the others are returned with the key that has no room. Pure.
 
@@ -103,16 +103,16 @@ def decide(
         wanted, key=lambda each: (each.claim.tier, places[each.claim.job_id], each.claim.job_id)
     ):
         own = promised.get(each.claim.job_id, NO_RESERVATION)
-        for key in own.valid & standings.keys():
-            standings[key].used -= 1
-        full = [demand.key for demand in each.demands if not _has_room(standings[demand.key], own)]
+        for key in own.valid & usages.keys():
+            usages[key].used -= 1
+        full = [demand.key for demand in each.demands if not _has_room(usages[demand.key], own)]
         if full:
             refused.append(Refused(*each, full[0], places[each.claim.job_id]))
-            standings[full[0]].line_up()
+            usages[full[0]].line_up()
             continue
         admitted.append(each)
         for demand in each.demands:
-            standings[demand.key].used += 1
+            usages[demand.key].used += 1
     return admitted, refused
 
 

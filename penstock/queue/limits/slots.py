@@ -41,7 +41,7 @@ USED = f"""
    AND (SELECT j.token FROM {{job_states}} j WHERE j.job_id = s.job_id) = s.token)
 """
 WAITED_FOR = "EXISTS (SELECT 1 FROM {parked} p WHERE p.limit_key = l.limit_key)"
-STANDING = f"""
+USAGE = f"""
 SELECT l.limit_key, l.most, {USED}, {WAITED_FOR} FROM {{limits}} l WHERE l.limit_key {{among:keys:text}}
 """
 UNTIL = f"CASE WHEN :wait = 0 THEN {NEVER} ELSE {{now}} + :wait END"
@@ -102,9 +102,9 @@ def lock(tx: Transaction, demands: Iterable[Demand], others: Iterable[str] = ())
     return sorted(locked)
 
 
-def standing(tx: Transaction, keys: Sequence[str]) -> dict[str, LimitUsage]:
+def usage(tx: Transaction, keys: Sequence[str]) -> dict[str, LimitUsage]:
     """The usage of these keys: exact for keys that are locked, a hint for others."""
-    rows = tx.rows(STANDING, keys=keys) if keys else []
+    rows = tx.rows(USAGE, keys=keys) if keys else []
     return {key: LimitUsage(most, int(used), bool(waited_for)) for key, most, used, waited_for in rows}
 
 

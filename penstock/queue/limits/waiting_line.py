@@ -104,18 +104,18 @@ def park(tx: Transaction, refusals: Sequence[Refused]) -> None:
     tx.insert("parked", rows, ignore_duplicates=True, parked_at="{now}")
 
 
-def release(tx: Transaction, keys: Sequence[str], standings: dict[str, LimitUsage]) -> list[Lane]:
+def release(tx: Transaction, keys: Sequence[str], usages: dict[str, LimitUsage]) -> list[Lane]:
     """Release as many jobs as each of these locked keys has free slots; returns the lanes they are in now."""
     lanes: list[Lane] = []
     for key in keys:
-        here, left = standings[key], MOST_EXAMINED
+        here, left = usages[key], MOST_EXAMINED
         limit = here.free
         while here.waited_for and here.free and left > 0:
             rows = [Parked(*row) for row in tx.rows(NEXT, key=key, limit=limit)]
             here.waited_for = len(rows) == limit
             left -= len(rows)
             if rows:
-                lanes += _let_go(tx, key, rows, standings)
+                lanes += _let_go(tx, key, rows, usages)
             # Some could not be released; many behind them may be in the same position.
             limit = max(here.free, left)
         # A job behind all of these may be free to run.
@@ -159,27 +159,25 @@ def free(tx: Transaction, key: str, task: str) -> tuple[list[Lane], bool]:
     return _go(tx, key, going), len(rows) == MOST_EXAMINED
 
 
-def _let_go(
-    tx: Transaction, key: str, rows: Sequence[Parked], standings: dict[str, LimitUsage]
-) -> list[Lane]:
+def _let_go(tx: Transaction, key: str, rows: Sequence[Parked], usages: dict[str, LimitUsage]) -> list[Lane]:
     """Release these jobs, or move them to the line of another full key. Ended jobs are removed; the others stay."""
     alive = {str(row[0]) for row in tx.rows(ALIVE, ids=[row.job_id for row in rows])}
     demands = {row.job_id: _read(row.demands) for row in rows if row.job_id in alive}
-    _look_up(tx, demands.values(), standings)
-    here, going, moving, staying = standings[key], [], [], set()
+    _look_up(tx, demands.values(), usages)
+    here, going, moving, staying = usages[key], [], [], set()
     for row in [row for row in rows if row.job_id in alive]:
         if not here.free:
             here.waited_for = True
             staying.add(row.job_id)
             continue
-        full = [name for name in demands[row.job_id] if name != key and not standings[name].free]
+        full = [name for name in demands[row.job_id] if name != key and not usages[name].free]
         if full:
             moving.append((full[0], row))
-            standings[full[0]].line_up(came_over=True)
+            usages[full[0]].line_up(came_over=True)
             continue
         going.append(row)
         for name in {key, *demands[row.job_id]}:
-            standings[name].used += 1
+            usages[name].used += 1
     _leave(tx, key, [(row.tier, row.place, row.job_id) for row in rows if row.job_id not in staying])
     tx.insert("parked", [{"limit_key": to} | row._asdict() for to, row in moving], parked_at="{now}")
     return _go(tx, key, going)
@@ -193,16 +191,16 @@ def _go(tx: Transaction, key: str, going: Sequence[Parked]) -> list[Lane]:
     return [(row.queue, row.tier) for row in going]
 
 
-def _look_up(tx: Transaction, demands: Iterable[Mapping[str, int]], standings: dict[str, LimitUsage]) -> None:
+def _look_up(tx: Transaction, demands: Iterable[Mapping[str, int]], usages: dict[str, LimitUsage]) -> None:
     """The usage of the other keys that these jobs need.
 
     They are not locked: this is a hint that saves useless claims.
     """
     most = {name: n for each in demands for name, n in each.items()}
-    unknown = sorted(most.keys() - standings.keys())
-    found = slots.standing(tx, unknown)
+    unknown = sorted(most.keys() - usages.keys())
+    found = slots.usage(tx, unknown)
     for name in unknown:
-        standings[name] = found.get(name) or LimitUsage(most[name])
+        usages[name] = found.get(name) or LimitUsage(most[name])
 
 
 def _leave(tx: Transaction, key: str, places: Sequence[tuple[int, int, str]]) -> None:

@@ -28,8 +28,8 @@ WHERE k.task = :task AND k.job_key = :key {lock}
 """
 IS_THERE = "SELECT 1 FROM {jobs} WHERE id = :id {lock}"
 TAKE_KEY = "UPDATE {job_keys} SET job_id = :id WHERE task = :task AND job_key = :key"
-STANDING = "SELECT status, generation, due_at FROM {job_states} WHERE job_id = :id"
-LOCKED = f"{STANDING} {{lock}}"
+STATE = "SELECT status, generation, due_at FROM {job_states} WHERE job_id = :id"
+LOCKED_STATE = f"{STATE} {{lock}}"
 IS_RECENT = "SELECT 1 FROM {jobs} WHERE id = :id AND created_at > {now} - :window"
 DESCRIBED = "SELECT task, queue, priority, options FROM {jobs} WHERE id = :id"
 REPLACE = "UPDATE {jobs} SET payload = :payload, options = :options WHERE id = :id"
@@ -85,7 +85,7 @@ def _keeps_key(tx: Transaction, holder: str, job: NewJob) -> bool:
     rule = job.unique
     if rule is None:
         return True
-    status, generation, due = _standing(tx, holder)
+    status, generation, due = _state_of(tx, holder)
     if rule.replaces:
         return status in WAITING and generation == 0 and _replace(tx, holder, job, status, due)
     if rule.window is not None and tx.row(IS_RECENT, id=holder, window=rule.window) is not None:
@@ -99,11 +99,11 @@ def _keeps_key(tx: Transaction, holder: str, job: NewJob) -> bool:
             return rule.window is None
 
 
-def _standing(tx: Transaction, holder: str) -> tuple[JobStatus | None, int, int | None]:
+def _state_of(tx: Transaction, holder: str) -> tuple[JobStatus | None, int, int | None]:
     """The state of the holder; locked, unless it is over."""
-    row = tx.row(STANDING, id=holder)
+    row = tx.row(STATE, id=holder)
     if row is not None and not JobStatus.stored(row[0]).terminal:
-        row = tx.row(LOCKED, id=holder)
+        row = tx.row(LOCKED_STATE, id=holder)
     if row is None:
         return None, 0, None
     return JobStatus.stored(row[0]), int(row[1]), row[2]

@@ -137,8 +137,8 @@ class Dispatcher(Generic[C, F]):
     @property
     def paused_executors(self) -> Set[str]:
         """The executors that the system refused a thread or a process a moment ago: nothing is claimed for them now."""
-        found = {name for name, each in self._start_pauses.items() if each.is_fresh}
-        return found | {"process"} if self.processes.start_pause.is_fresh else found
+        pauses = [*self._start_pauses.items(), ("process", self.processes.start_pause)]
+        return {name for name, pause in pauses if pause.refused_at is not None and pause.is_fresh}
 
     def hand_over(self, claims: Sequence[C]) -> None:
         """Pass claims from the pump's thread to the loop's, with one call.
@@ -189,7 +189,8 @@ class Dispatcher(Generic[C, F]):
         except Exception as error:
             self._reject(work, error)
         else:
-            self._start_pauses[work.executor].end()
+            if self._start_pauses[work.executor].count:
+                self._start_pauses[work.executor].end()
             self.unrecorded.begun += 1
 
     def _have_begun(self) -> None:

@@ -99,7 +99,7 @@ class ProcessExecutor:
         self._size = size
         self.start_pause = StartPause()
         """The start pause of processes."""
-        self._import_pauses: defaultdict[str, StartPause] = defaultdict(StartPause)
+        self.import_pauses: defaultdict[str, StartPause] = defaultdict(StartPause)
         """By task, the start pause after processes that ended before a handler of the task began."""
         self._inbox: OrderedDict[Key, Work] = OrderedDict()
         """Works that wait for a child process, and have not begun."""
@@ -117,11 +117,11 @@ class ProcessExecutor:
     @property
     def paused_tasks(self) -> set[str]:
         """The tasks whose processes ended while they imported the application, and whose pause is not over."""
-        return {task for task, pause in [*self._import_pauses.items()] if pause.is_waiting}
+        return {task for task, pause in [*self.import_pauses.items()] if pause.is_waiting}
 
     def import_failed(self, task: str, message: str) -> float:
         """Leave the task out of the next claims, and tell of each pause once: how many seconds it takes."""
-        met = self._import_pauses[task]
+        met = self.import_pauses[task]
         before, pause = met.count, met.refresh()
         if met.count != before:
             words = "%s: %s. Its jobs are given back and spend nothing; the next try is in %g s (pause %d in a row)"
@@ -130,7 +130,7 @@ class ProcessExecutor:
 
     def import_done(self, task: str) -> None:
         """A handler of this task has begun."""
-        self._import_pauses.pop(task, None)
+        self.import_pauses.pop(task, None)
 
     def start(self, work: Work) -> None:
         with self._changed:

@@ -18,15 +18,16 @@ class StartPause:
     """Computes how long a job waits after the system refused a thread or a process."""
 
     def __init__(self) -> None:
-        self._met_at = -REJECTED_DELAY
+        self.refused_at: float | None = None
+        """The time of the last refusal; None: there was none, and nothing else here needs to be asked."""
         self._until = 0.0
         self._pause = 0.0
         self.count = 0
-        """Pauses in a row."""
+        """Pauses in a row; 0: the last start was successful."""
 
     def refresh(self) -> float:
         """Note a refusal; returns the seconds until the job is tried again."""
-        self._met_at = now = time.monotonic()
+        self.refused_at = now = time.monotonic()
         if now >= self._until:
             self.count += 1
             self._pause = min(self._pause * 2, LONGEST_PAUSE) if self._pause else REJECTED_DELAY
@@ -45,4 +46,4 @@ class StartPause:
     @property
     def is_fresh(self) -> bool:
         """True right after a refusal: nothing is claimed now, or every job in the queue would be given back in turn."""
-        return time.monotonic() < self._met_at + REJECTED_DELAY
+        return self.refused_at is not None and time.monotonic() < self.refused_at + REJECTED_DELAY

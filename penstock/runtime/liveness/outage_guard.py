@@ -73,7 +73,7 @@ class OutageGuard:
         return self.clock.compare(micros, asked, shift)
 
     @property
-    def may_judge(self) -> bool:
+    def may_declare_dead(self) -> bool:
         """True if every other live process has had time to write its heartbeat."""
         with self._lock:
             waited = not self._wait and self._read >= self._judge_from

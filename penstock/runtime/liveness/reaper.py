@@ -84,7 +84,7 @@ class Reaper:
         if seen.ahead:
             self.reach.in_transaction(reclaim.bring_back)
         self._plan(seen, buried)
-        dead = self._declare_dead() if seen.is_silent and self.outage_guard.may_judge else []
+        dead = self._declare_dead() if seen.is_silent and self.outage_guard.may_declare_dead else []
         taken = (seen.orphaned or bool(dead)) and self.reclaim()
         self.reclaimer.lapse()
         if (again := self.reclaimer.next_due) is not None:
@@ -134,12 +134,12 @@ class Reaper:
         asked = time.monotonic()
         with self.outage_guard.exchange() as quick:
 
-            def may_judge(now: int) -> bool:
+            def may_declare_dead(now: int) -> bool:
                 self.note_clock(now, asked)
-                return quick() and self.outage_guard.may_judge
+                return quick() and self.outage_guard.may_declare_dead
 
             dead = self.reach.in_transaction(
-                reclaim.reap_silent, self.settings.reap_after, self.me(), may_judge
+                reclaim.reap_silent, self.settings.reap_after, self.me(), may_declare_dead
             )
         for process in dead:
             self.stream.emit(ProcessReaped(process))

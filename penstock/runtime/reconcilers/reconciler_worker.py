@@ -45,12 +45,8 @@ class RowWork:
         self._stop_listening: Callable[[], None] = lambda: None
         self._leaving = False
 
-    def start(self) -> None:
-        """Start what is declared now; `notice_new` starts what is declared later."""
-        self._stop_listening = self.host.wakeups.listen(self._hear)
-        self.notice_new()
-
-    def notice_new(self) -> None:
+    def start_new(self) -> None:
+        """Start the reconcilers that were declared since the last call; the first brings the services they share."""
         if self._leaving:
             return
         for name, reconciler in self._wanted().items():
@@ -67,6 +63,7 @@ class RowWork:
         if self.shared:
             return
         host = self.host
+        self._stop_listening = host.wakeups.listen(self._hear)
         self.shared = [
             row_services.LeaseKeeper(host.database, host.events, self._sources, self.process),
             row_services.Sweeper(host.database, host.events, lambda: list(self._wanted().values())),
@@ -96,7 +93,7 @@ class RowWork:
 
     def revive(self) -> None:
         """Start threads again that died."""
-        self.notice_new()
+        self.start_new()
         for runner in self.runners.values():
             runner.dispatcher.give_back_surplus()
             runner.dispatcher.free_lost()

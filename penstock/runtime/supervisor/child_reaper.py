@@ -265,7 +265,7 @@ class ChildReaper(Service):
         for info in self.living:
             if info.child_key in heard:
                 self._seen[info.child_key] = now
-            if self._is_silent(info, heard.get(info.child_key), now) and self.outage_guard.may_judge:
+            if self._is_silent(info, heard.get(info.child_key), now) and self.outage_guard.may_declare_dead:
                 self.silent.add(info.child_key)
                 self.wake()
 

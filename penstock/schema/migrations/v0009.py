@@ -29,7 +29,7 @@ def _schedules(metadata: MetaData, prefix: str) -> None:
         metadata,
         Column("id", identifier(), primary_key=True),
         *_said(),
-        *_standing(),
+        *_state_columns(),
         info={"storage": {"fillfactor": "70"}},
     )
     Index(f"{prefix}schedules_name", schedules.c.name, unique=True)
@@ -75,7 +75,7 @@ def _said() -> list[Column[Any]]:
     ]
 
 
-def _standing() -> list[Column[Any]]:
+def _state_columns() -> list[Column[Any]]:
     """The columns for the state of a schedule."""
     return [
         Column("next_at", micros()),

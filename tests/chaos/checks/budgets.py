@@ -30,7 +30,7 @@ def budgets(facts: Facts) -> Iterator[str]:
 
 
 def _disturbed(strikes: list[Strike], strike: Strike, held: Held) -> bool:
-    """Something else happened to this host, or to everybody, before or after."""
+    """Something else happened to this host, or to all hosts, before or after."""
     return any(
         (other.hits_all or other.victim == held.host)
         and other is not strike

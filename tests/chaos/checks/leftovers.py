@@ -1,4 +1,4 @@
-"""In the end everybody has left in order, and nothing is left lying about."""
+"""In the end all processes have left in order, and no row of theirs is left."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,6 @@
 """runtime/liveness/heartbeat: a claim that is committed after its worker gave it up for lost is given back.
 
-What is left in a socket when somebody closes it is sent on when the network is back, and the server does what it says.
+What is left in a socket when a process closes it is sent on when the network is back, and the server does what it says.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from tests.waiting import until
 AppOn = Callable[..., Penstock]
 SHORT = {"reap_after": 1, "heartbeat_interval": 0.1}
 SOON = 30.0
-"""Whoever does not look would not find it in a year."""
+"""A worker that does not look would not find it in a year."""
 
 
 @pytest.fixture

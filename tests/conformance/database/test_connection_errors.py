@@ -51,7 +51,7 @@ def test_an_option_that_postgres_refuses(app_on: AppOn, postgres_url: str, optio
 def test_a_url_that_was_read_from_a_file_ends_with_its_line(
     app_on: AppOn, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The line end was taken for a part of the name; on SQLite that was another file, which nobody worked on."""
+    """The line end was taken for a part of the name; on SQLite that was another file, which no worker served."""
     monkeypatch.setenv("PENSTOCK_DATABASE_URL", f"{database_url}\n")
     assert (
         app_on(None).database.url

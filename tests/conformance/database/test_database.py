@@ -54,7 +54,7 @@ def test_every_statement_has_its_timeouts(make_app: AppOn) -> None:
 def test_a_statement_that_takes_too_long_is_ended(make_app: AppOn) -> None:
     app = make_app(statement_timeout=0.2, lock_timeout=0.2)
     if app.database.dialect.name == "sqlite":
-        pytest.skip("SQLite works in this very process: there is nobody to wait for but other writers")
+        pytest.skip("SQLite works in this very process: there is nothing to wait for but other writers")
     columns = "information_schema.columns"  # a sleep that is ended early is no error on MySQL
     slow = {
         "postgresql": "SELECT pg_sleep(20)",

@@ -30,7 +30,7 @@ def add(a: int, b: int) -> int:
 def test_a_relative_path_stays_what_it_was_when_the_app_was_made(
     app_on: AppOn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A daemon changes its folder before its first job, and so does a handler of somebody's."""
+    """A daemon changes its folder before its first job, and so may a handler of the user's."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(tmp_path)
@@ -84,7 +84,7 @@ def test_a_file_that_was_replaced_is_found(shop: Penstock, app_on: AppOn, tmp_pa
 def test_a_worker_goes_on_with_the_file_that_is_there(
     children: str, shop: Penstock, app_on: AppOn, workers_on: Callable[[str], Workers], tmp_path: Path
 ) -> None:
-    """Whoever develops removes the file to begin anew, and forgets the worker."""
+    """A developer removes the file to begin anew, and forgets the worker."""
     url = f"sqlite:///{tmp_path}/shop.db"
     worker = workers_on(url)("--processes", children, module=MODULE)
     assert shop.tasks["add"].enqueue(1, 2).result(timeout=30) == 3

@@ -256,7 +256,7 @@ def test_what_is_stored_is_plain_json(app: Penstock) -> None:
 def test_nothing_is_ever_pickled(app: Penstock) -> None:
     class Evil:
         def __reduce__(self) -> Any:
-            raise AssertionError("somebody tried to pickle this")
+            raise AssertionError("an enqueue tried to pickle this")
 
     @app.task
     def pay(order: Any) -> None: ...

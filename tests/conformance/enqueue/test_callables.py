@@ -137,7 +137,7 @@ def test_methods_of_two_objects_are_two_tasks(app: Penstock) -> None:
     with pytest.raises(DefinitionError, match="two tasks named"):
         app.task(door.__call__)
     app.task(name="door")(door.__call__)
-    app.task(name="door")(wall.__call__)  # whoever names it knows what it replaces
+    app.task(name="door")(wall.__call__)  # the user who names it knows what it replaces
 
 
 def test_what_one_definition_makes_of_two_values_is_two_tasks(app: Penstock) -> None:

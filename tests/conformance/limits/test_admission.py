@@ -70,7 +70,7 @@ def test_a_key_may_be_computed_and_a_default_counts(app: Penstock) -> None:
 
 
 def test_all_limits_have_to_fit(app: Penstock) -> None:
-    """Whoever goes over to the line of another limit leaves the slot to those behind it."""
+    """A job that goes over to the line of another limit leaves the slot to those behind it."""
     ran: list[str] = []
 
     @app.task(name="note", limits=[Rate(3, per=60), Rate(1, per=600, key="account")])
@@ -318,7 +318,8 @@ def test_a_paused_or_cancelled_run_takes_its_parked_steps_along(app: Penstock) -
 
 
 def test_a_step_that_follows_at_once_is_held_only_if_it_may_run(app: Penstock) -> None:
-    """The next step is held by whoever settled the one before, without a look at the queue: not if it has limits."""
+    """The next step is held by the worker that settled the one before, without a look at the queue: not if it has
+    limits."""
     inside: list[int] = []
 
     @app.task(name="first")

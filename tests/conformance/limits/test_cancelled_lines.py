@@ -16,7 +16,7 @@ MOST = 10
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many were looked for, each time that somebody looked at the head of a line."""
+    """How many were looked for, each time that a worker looked at the head of a line."""
     found: list[int] = []
     rows = Transaction.rows
 
@@ -115,7 +115,7 @@ def _cancel(app: Penstock, ids: list[str]) -> None:
 
 
 def _put_all_in_line(app: Penstock) -> None:
-    """All slots are free, and nobody has been let go: as if those who held them had just ended, far from here."""
+    """All slots are free, and no job has been let go: as if those that held them had just ended in another process."""
 
     def wait(tx: Transaction) -> None:
         jobs = tx.rows("SELECT id, queue, task FROM {jobs} ORDER BY id")

@@ -67,7 +67,7 @@ def test_36_never_too_many_starts_in_any_window(make_app: MakeApp) -> None:
 
 
 def test_36_several_limits_and_keys_at_once(make_app: MakeApp) -> None:
-    """Each by itself, all together, shared with another task; locks in one order: nobody waits for ever."""
+    """Each by itself, all together, shared with another task; locks in one order: no job waits for ever."""
     apps = [make_app() for _ in range(WORKERS)]
     gate, trouble = Turnstile(), troubled(apps)
     for app in apps:

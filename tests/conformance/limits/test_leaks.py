@@ -29,14 +29,14 @@ OTHERS = ("claim.committed", "settle.commit", "hand_over", "execute")
 def used(app: Penstock) -> dict[str, int]:
     """What counts against each key."""
     keys = [key for (key,) in rows(app, "SELECT limit_key FROM {limits} ORDER BY limit_key")]
-    return {key: how.used for key, how in app.database.read(slots.standing, keys).items()}
+    return {key: how.used for key, how in app.database.read(slots.usage, keys).items()}
 
 
 def declare(app: Penstock, ran: list[int]) -> Any:
     @app.task(name="work", retries=0, limits=[Concurrency(1, key="account"), Concurrency(1, name="all")])
     def work(account: str, number: int) -> None:
         ran.append(number)
-        # What the one job at a time finds when it is let in: itself, and nobody else.
+        # What the one job at a time finds when it is let in: itself, and no other.
         assert used(app)["concurrency all"] == 1
 
     @app.task(name="slow", retries=0, limits=[Concurrency(1, key="account"), Rate(1, per=60)])
@@ -195,7 +195,7 @@ def test_36_a_killed_process_leaves_its_slots_to_the_next(app: Penstock, worker_
 
 
 def test_a_poisoned_job_in_the_line_does_not_stop_it(app: Penstock) -> None:
-    """Gone from under the line: pruned, or its state lost. Whoever is behind it comes next."""
+    """Gone from under the line: pruned, or its state lost. The job behind it comes next."""
 
     @app.task(name="work", limits=[Rate(1, per=60)])
     def work(number: int) -> int:

@@ -45,7 +45,7 @@ def test_36_a_long_line_behind_a_small_limit_does_not_churn(app: Penstock) -> No
         assert counted.taken == JOBS
         before = counted.statements
         await asyncio.sleep(1.0)
-        assert counted.taken == JOBS  # nobody is claimed while nothing has changed
+        assert counted.taken == JOBS  # no job is claimed while nothing has changed
         assert counted.statements - before < 100  # looks of an idle worker, whatever the length of the line
         open_now.set()
         await all_ended(app)

@@ -149,7 +149,7 @@ def test_a_token_is_made_and_used_on_the_command_line(cli: Cli, monkeypatch: pyt
     told = cli.on("token", run.id, "approve", "--json").json
     assert (told["run"], told["signal"]) == (run.id, "approve")
     cli.on("signal", "--token", token + "x").refused(1, "not made by this installation")
-    cli.on("signal", run.id, "approve", "--token", token).refused(2, "says itself what it is for")
+    cli.on("signal", run.id, "approve", "--token", token).refused(2, "names its run and signal itself")
     cli.on("signal", run.id).refused(2, "which signal?")
     answer = cli.on("signal", "--token", token, '{"fine": true}', "--by", "ann", "--why", "looks good")
     assert answer.text == f"{run.id} goes on\n"

@@ -63,7 +63,7 @@ def test_due_work_that_no_process_promotes_is_found(app: Penstock) -> None:
 
 def test_a_queue_that_no_worker_takes_from_is_found_at_once(app: Penstock) -> None:
     enqueue(app, "quick", 1, queue="mail")
-    assert "queues" not in bad(app)  # nobody is there at all, and that is said
+    assert "queues" not in bad(app)  # there is no worker at all, and that is said
     register(app, details='{"queues": "mial:10,default"}')
     register(app, role="advancer")
     assert "no live worker takes from queue 'mail'" in bad(app)["queues"].message
@@ -140,7 +140,7 @@ def _hold_a_snapshot(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
     with app.database.engine.connect() as connection:
         connection = connection.execution_options(isolation_level="REPEATABLE READ")
         connection.exec_driver_sql(f"SELECT COUNT(*) FROM {app.database.qualified('jobs')}")
-        # MariaDB answers from what it gathered before, unless nobody has asked for a tenth of a second.
+        # MariaDB answers from what it gathered before, unless no client has asked for a tenth of a second.
         found = eventually(lambda: bad(app).get("oldest snapshot"), pause=0.3)
     assert found is not None
     assert "snapshot is open" in found.advice

@@ -79,7 +79,7 @@ class Cli:
 
     @contextmanager
     def worked_on(self) -> Iterator[None]:
-        """Somebody else works meanwhile."""
+        """Another process works meanwhile."""
         over = threading.Event()
 
         def work() -> None:

@@ -84,12 +84,12 @@ def test_a_supervisor_does_not_kill_its_children_because_the_clock_was_set(app: 
     keeper.living = [ChildInfo("b", 1, 0.0)]
     keeper.turn()
 
-    def may_judge() -> bool:
+    def may_declare_dead() -> bool:
         keeper._look_at = 0.0
         keeper.turn()
-        return keeper.outage_guard.may_judge
+        return keeper.outage_guard.may_declare_dead
 
-    eventually(may_judge)  # a new process judges no other: only now it can go wrong
+    eventually(may_declare_dead)  # a new process judges no other: only now it can go wrong
     set_clock(app.database, 20)
     set_clock(keeper.database, 20)
     keeper._look_at = 0.0

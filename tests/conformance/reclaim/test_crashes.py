@@ -113,7 +113,7 @@ def test_a_crash_loses_only_what_was_not_settled(app: Penstock) -> None:
 
 
 def die(app: Penstock, seconds: float) -> None:
-    """Run until the handler kills the worker; then let somebody notice."""
+    """Run until the handler kills the worker; then let another process notice."""
     with travel(app, seconds):
         with crash_at("execute.after") as crash:
             drain(app)
@@ -244,7 +244,7 @@ def test_a_silent_process_is_reaped_by_the_database_clock(
 def test_an_outage_in_the_middle_of_judging_others_is_not_held_against_them(
     make_app: Callable[..., Penstock], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It begins before the question and ends before the answer: meanwhile nobody could be heard."""
+    """It begins before the question and ends before the answer: meanwhile no process could be heard."""
     app = make_app(reap_after=30)
     app.prepare()
     app.database.in_transaction(processes.register, new_id(), "elsewhere", 1, "all", None, "{}")
@@ -254,7 +254,7 @@ def test_an_outage_in_the_middle_of_judging_others_is_not_held_against_them(
             monkeypatch.setattr(outage_guard, "time", SimpleNamespace(monotonic=lambda: 25.0 * len(struck)))
             assert not keeper.reaper.turn()
         assert count(app, "processes") == 1
-        assert not keeper.reaper.outage_guard.may_judge
+        assert not keeper.reaper.outage_guard.may_declare_dead
         monkeypatch.undo()
         assert not keeper.reaper.turn(), "the others have not had time to be heard"
     with travel(app, 91):
@@ -280,9 +280,9 @@ def test_an_outage_counts_also_if_the_housekeeping_alone_meets_it(
         patch.setattr(schedule, "look", fail)
         with pytest.raises(DatabaseUnavailable):
             keeper.turn()
-    assert keeper.reaper.outage_guard.may_judge is answered
+    assert keeper.reaper.outage_guard.may_declare_dead is answered
     keeper.turn()
-    assert keeper.reaper.outage_guard.may_judge is answered, "the others have not had time to be heard"
+    assert keeper.reaper.outage_guard.may_declare_dead is answered, "the others have not had time to be heard"
 
 
 def test_a_live_process_is_never_reaped(app: Penstock, make_app: Callable[..., Penstock]) -> None:

@@ -61,7 +61,7 @@ def test_nor_by_one_who_rests(
 
 
 def _holder(app: Penstock) -> None:
-    """Somebody who holds a job, and was heard of 100 s ago."""
+    """A process that holds a job, and was heard of 100 s ago."""
 
     @app.task(name="note")
     def note() -> None: ...

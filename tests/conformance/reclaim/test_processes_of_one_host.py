@@ -41,7 +41,7 @@ def keeper(app: Penstock, home: HostIdentity) -> Housekeeping:
 
 @pytest.fixture
 def ghost() -> int:
-    """A pid of nobody."""
+    """A pid of no process."""
     process = subprocess.Popen(["true"])
     process.wait()
     return process.pid
@@ -56,7 +56,7 @@ def settle_in(
     details: str | None = None,
     role: str = "all",
 ) -> str:
-    """Somebody at the same place, unless the details say something else."""
+    """A process at the same place, unless the details say something else."""
     told = dumps(HostIdentity(home.host, home.place, since).details()) if details is None else details
     id = new_id()
     app.database.in_transaction(processes.register, id, home.host, pid, role, supervisor, told)
@@ -182,5 +182,5 @@ def test_who_was_taken_for_dead_and_lives_does_not_say_any_more_where(
     told = app.database.read(processes.on_host, home.host, dead)
     assert [(row.id, row.details) for row in told] == [(identity.id, {})]
     neighbours.refresh(identity.id)
-    assert not neighbours.changed, "nor does it judge anybody"
+    assert not neighbours.changed, "nor does it declare any process dead"
     assert not neighbours.dead()

@@ -51,7 +51,8 @@ def test_3719_every_state_has_its_own_interval(app: Penstock, cloud: Cloud, hand
 
 
 def test_3736_nothing_belongs_to_the_loop_of_the_import(app: Penstock, cloud: Cloud) -> None:
-    """Primitives made at import belonged to a loop that nobody ran: here one declaration serves any number of loops."""
+    """Primitives made at import belonged to a loop that did not run: here one declaration serves any number of
+    loops."""
 
     async def provision(item: Any) -> dict[str, Any]:
         await asyncio.sleep(0)
@@ -137,7 +138,7 @@ def test_4291_a_statement_that_hangs_ends_and_the_reconciler_goes_on(
     assert ids(mine.take(1)) == [1]
     with _table_locked(cloud.engine), pytest.raises(Exception) as ended:
         mine.take()
-    assert app.database.is_outage(ended.value), "nobody's fault: to be tried again"
+    assert app.database.is_outage(ended.value), "not the handler's fault: to be tried again"
     app.hint(Volume, 1)
     with travel(app, 31):
         assert ids(mine.take()) == [1]
@@ -145,7 +146,7 @@ def test_4291_a_statement_that_hangs_ends_and_the_reconciler_goes_on(
 
 @contextmanager
 def _table_locked(engine: Engine) -> Any:
-    """Somebody has the table to themselves."""
+    """Another transaction has locked the whole table."""
     with engine.connect() as connection:
         match engine.dialect.name:
             case "postgresql":

@@ -93,12 +93,14 @@ def test_an_answer_that_got_lost_is_given_again(app: Penstock) -> None:
     drain(app)
     for _ in range(2):
         assert app.database.in_transaction(discard, [job.id]) == [job.id]
-    assert app.database.in_transaction(control.discarding(), [job.id]) == [], "somebody else comes too late"
+    assert app.database.in_transaction(control.discarding(), [job.id]) == [], (
+        "another operator comes too late"
+    )
     assert app.database.in_transaction(control.cancelling(app.follow), [job.id]) == []
 
 
 def test_an_answer_that_got_lost_is_given_again_about_a_job_that_is_gone(app: Penstock) -> None:
-    """Whoever asks again may have slept for longer than finished jobs are kept."""
+    """A caller that asks again may have slept for longer than finished jobs are kept."""
 
     @app.task
     def note() -> None: ...
@@ -237,7 +239,7 @@ def test_a_result_that_takes_too_long_says_so(app: Penstock) -> None:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set when somebody waits for a result; who is not woken waits for an hour."""
+    """Set when a caller waits for a result; one that is not woken waits for an hour."""
     begun = threading.Event()
 
     def pause(_: ResultWaiter) -> float:

@@ -179,7 +179,7 @@ def test_a_full_disk_is_no_fault_of_a_job(app: Penstock) -> None:
 
 
 def test_a_wrong_row_among_the_waiting_does_not_stop_the_queue(app: Penstock) -> None:
-    """Stored arguments that nobody can read are that job's error."""
+    """Stored arguments that no worker can read are that job's error."""
 
     @app.task(name="fine", retries=0)
     def fine(number: int) -> int:

@@ -55,7 +55,7 @@ async def _turns() -> None:
 
 
 def test_on_the_way_in(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread is about to have it opened; there is nobody any more who would close it."""
+    """The thread is about to have it opened; no caller is left that would close it."""
     held, is_held = Held(), settle.is_held
 
     def slowly(*args: Any) -> bool:
@@ -79,7 +79,7 @@ def test_on_the_way_in(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_on_the_way_out(app: Penstock) -> None:
-    """A statement that nobody awaited is still under way. First it is not waited for, then its undoing is not."""
+    """A statement that no task awaits is still under way. First it is not waited for, then its undoing is not."""
     held = Held()
 
     def slowly(connection: Connection) -> None:

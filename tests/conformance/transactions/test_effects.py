@@ -197,9 +197,9 @@ def test_an_error_after_the_block_changes_nothing(app: Penstock) -> None:
 
 @pytest.mark.parametrize("lost", ["before", "inside"])
 def test_a_lost_claim_writes_nothing(app: Penstock, lost: str) -> None:
-    """Somebody took this process for dead: its successor's effect is the only one."""
+    """A reaper took this process for dead: its successor's effect is the only one."""
     if lost == "inside" and app.database.dialect.name == "sqlite":
-        pytest.skip("SQLite has one writer: nobody can take the claim while the block is open")
+        pytest.skip("SQLite has one writer: no process can take the claim while the block is open")
     problems: list[BaseException] = []
 
     def be_taken_for_dead() -> None:

@@ -88,7 +88,7 @@ def test_the_block_alone_ends_its_transaction(app: Penstock, end: str) -> None:
 
 @pytest.mark.parametrize("end", ["COMMIT", "rollback ", "  End", "begin", "START TRANSACTION"])
 def test_not_even_by_a_statement(app: Penstock, end: str) -> None:
-    """On SQLite nobody in this process could write after that."""
+    """On SQLite no thread of this process could write after that."""
 
     @app.task(retries=0)
     def pay() -> None:

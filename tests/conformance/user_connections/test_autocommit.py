@@ -84,7 +84,7 @@ def test_it_is_whole_or_nothing(app: Penstock, database_url: str) -> None:
 
 @pytest.mark.parametrize("kind", ["connection", "session"])
 def test_it_is_so_through_sqlalchemy_too(app: Penstock, database_url: str, kind: str) -> None:
-    """A key without its job would be work that is lost: whoever gives it again is told that the job is there."""
+    """A key without its job would be work that is lost: a caller that gives it again is told that the job is there."""
     send = declare(app)
     with engine_for(database_url, isolation_level="AUTOCOMMIT") as engine, engine.connect() as connection:
         bound = send.options(connection=connection if kind == "connection" else Session(connection), key="a")

@@ -19,7 +19,7 @@ from tests.conformance.embedded import beside_a_worker
 from tests.waiting import until
 
 ROUNDS = {"housekeeping_interval": 3600, "poll_interval": 0.05}
-"""Whoever waited for the next round would wait for ever."""
+"""A worker that waited for the next round would wait for ever."""
 SOON = 40.0
 AppOn = Callable[..., Penstock]
 

@@ -148,7 +148,7 @@ def test_work_that_is_given_back_is_told(
 
 
 def test_what_no_wakeup_tells_of_is_found_by_a_glance(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when the enqueuer dies between its commit and the wake-up, or is one that tells nobody."""
+    """As when the enqueuer dies between its commit and the wake-up, or is one that sends no wake-ups."""
     client, consumer = apart
     soon_calm(monkeypatch, interval=0.5)
     monkeypatch.setattr(Wakeups, "_may_send_now", lambda *_: False)

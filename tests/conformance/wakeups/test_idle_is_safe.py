@@ -45,7 +45,7 @@ def test_an_idle_worker_asks_nothing(
         await at_rest(worker)
         times = [time.monotonic()]
         asked(app, times, monkeypatch)
-        # Whoever does not rest asks within a second. Others who move in beside it may be a reason to ask once.
+        # A worker that does not rest asks within a second. Others who move in beside it may be a reason to ask once.
         await until(lambda: time.monotonic() - times[-1] > 1.2, 2 * PROMPT)
 
     beside_a_worker(app, main)

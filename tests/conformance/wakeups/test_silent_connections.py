@@ -1,7 +1,7 @@
 """database/listeners, database/postgres/pipeline: Connections on which nothing is heard any more, though they are
 open: a proxy that keeps everything to itself.
 
-Nobody waits for ever for an answer of ours; and whoever must be heard of gives up before others give it up.
+No process waits for ever for an answer; and one that must be heard of gives up before others give it up.
 """
 
 import asyncio

@@ -183,7 +183,8 @@ def test_what_is_told_just_when_the_sender_has_waited_in_vain_is_sent(
 
 
 def test_a_waiter_in_a_loop_that_was_closed_disturbs_no_other(make_app: Callable[..., Penstock]) -> None:
-    """What it raised came out of whoever had settled a job, after the commit: what was claimed with that was lost."""
+    """What it raised came out of the worker that had settled a job, after the commit: what was claimed with that was
+    lost."""
     app = make_app(result_poll_interval=3600)
 
     @app.task

@@ -56,7 +56,7 @@ def hang(app: Penstock, begun: threading.Event) -> Task[[], Any]:
 def test_cancelled_while_it_stops(
     app: Penstock, hang: Task[[], Any], begun: threading.Event, times: int
 ) -> None:
-    """Whoever has no more patience is told: what still runs is given back at once."""
+    """A caller that has no more patience cancels the stop: what still runs is given back at once."""
 
     async def main() -> str:
         worker = app.worker()
@@ -165,7 +165,7 @@ def test_stopped_while_it_registers(
 
 
 def test_one_that_is_started_twice_is_refused_and_goes_on(app: Penstock) -> None:
-    """Its threads were there twice. When the inner block ended nobody worked any more, and one set never ended."""
+    """Its threads were there twice. When the inner block ended no thread worked any more, and one set never ended."""
 
     @app.task
     async def same(value: int) -> int:

@@ -64,7 +64,9 @@ class Deserted:
 
     def run(self, main: Coroutine[Any, Any, Worker], *, kept: bool) -> Worker:
         worker = self.loop.run_until_complete(main)
-        if kept:  # else Python ends the coroutines of a closed loop, one by one, as nobody has them any more
+        if (
+            kept
+        ):  # else Python ends the coroutines of a closed loop, one by one, as nothing refers to them any more
             self.kept += asyncio.all_tasks(self.loop)
         self.loop.close()
         return worker

@@ -1,7 +1,8 @@
 """values/fork_safety: a fork while another thread holds a lock of ours: in the child no thread holds it, and everything
 works.
 
-The test looks for the locks itself, in the app and in the modules of the package: whoever adds one need not name it.
+The test looks for the locks itself, in the app and in the modules of the package: a developer who adds one need not
+name it.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ def locks_in(root: object) -> dict[str, Any]:
                 walk(item, f"{way}[{number}]")
         elif type(value).__module__.startswith("penstock"):
             slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
-            for name in {*getattr(value, "__dict__", ()), *slots} - {"_inherited"}:  # which nobody touches
+            for name in {*getattr(value, "__dict__", ()), *slots} - {"_inherited"}:  # which is never used
                 walk(getattr(value, name, None), f"{way}.{name}")
 
     walk(root, "app")

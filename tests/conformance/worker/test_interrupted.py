@@ -103,7 +103,7 @@ def test_while_an_enqueue_waits_for_others(app_on: Callable[..., Penstock], data
 def test_while_sqlite_waits_for_one_who_does_not_queue(
     app_on: Callable[..., Penstock], sqlite_url: str
 ) -> None:
-    """The interrupt is felt when BEGIN is over: the transaction is open by then, and nobody is in it."""
+    """The interrupt is felt when BEGIN is over: the transaction is open by then, and no block has begun."""
     app = app_on(sqlite_url)
     app.prepare()
     other = sqlite3.connect(app.database.url.database or "", isolation_level=None, check_same_thread=False)

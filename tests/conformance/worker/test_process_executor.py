@@ -215,7 +215,7 @@ def test_a_function_becomes_a_task_by_a_call(app: Penstock) -> None:
 
 @pytest.mark.one_database
 def test_what_is_more_than_the_function_of_its_name_is_found_as_a_task_or_not_at_all(shop: Any) -> None:
-    """Never without its decorator: that would be another result, and nobody would know."""
+    """Never without its decorator: that would be another result, without an error."""
     lost = [
         shop.app.task(name=name, executor="process", retries=0)(function)
         for name, function in (("redoubled", shop.twice(shop.same)), ("readded", shop.Adder(7).add))

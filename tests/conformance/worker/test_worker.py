@@ -146,7 +146,7 @@ def test_a_thread_that_overruns_is_settled_and_reported_honestly(app: Penstock) 
     async def main(worker: Worker) -> None:
         job = await hang.enqueue_async()
         await until(lambda: job.status == "failed")
-        assert not told, "the thread still runs, and nobody says otherwise"
+        assert not told, "the thread still runs, and no event says otherwise"
         assert worker.dispatcher.overdue == 1
         let_go.set()
         await until(lambda: worker.dispatcher.overdue == 0)

@@ -54,7 +54,7 @@ def frozen_at(point: str, part: Part) -> Iterator[int]:
 
 
 def test_a_zombie_is_refused_and_its_successor_stands(shop: Penstock, part: Part, database_kind: str) -> None:
-    # Whoever freezes inside a transaction on SQLite holds the whole file; nobody else can write until it thaws.
+    # A process that freezes inside a transaction on SQLite holds the whole file; no other can write until it thaws.
     inside = [] if database_kind == "sqlite" else ["settle.1", "settle.commit"]
     for number, point in enumerate(["hand_over", "execute.before", "execute.after", *inside]):
         job = shop.tasks["who"].enqueue()

@@ -59,7 +59,7 @@ class Killer:
         return found
 
     def kill(self, window: str, queue: str, scene: str, settings: dict[str, object]) -> None:
-        assert killed_at(window, self.part(queue, scene, settings)), f"nobody came to {window}"
+        assert killed_at(window, self.part(queue, scene, settings)), f"no process came to {window}"
         self.struck[queue] = window
 
     def kill_everywhere(
@@ -259,7 +259,7 @@ def test_giving_up_a_run_may_be_killed_anywhere(
 ) -> None:
     """A run that cannot be planned is given up in one transaction, and its timer is forgotten in another.
 
-    Whoever comes next may have the same trouble, or not.
+    The next process may have the same trouble, or not.
     """
     unharmed = play(shop, "undisturbed").trigger(1)
     windows = killer.windows("advance enqueue put_off", "fall_ill", ALONE)

@@ -172,7 +172,7 @@ def test_a_graceful_stop_finishes_what_runs_and_gives_back_the_rest_at_once(clou
     assert {row.lock_token for row in rows} == {None}
     assert {row.process_attempts for row in rows} == {0}
     cloud.start()
-    eventually(lambda: cloud.all(Volume, status="active"))  # nobody waits for a lease of ten minutes
+    eventually(lambda: cloud.all(Volume, status="active"))  # no worker waits for a lease of ten minutes
 
 
 @pytest.mark.one_database
@@ -187,7 +187,7 @@ def test_clocks_an_hour_apart_do_not_matter(cloud: Cloud) -> None:
     assert {entry[3] for entry in cloud.diary() if entry[2] == "9"} == {str(behind.pid)}
     time_to_renew = time.monotonic() + LEASE + 1
     eventually(lambda: time.monotonic() > time_to_renew)
-    assert len(cloud.diary()) == 5, "nobody takes what another renews"
+    assert len(cloud.diary()) == 5, "no worker takes a row that another renews"
     cloud.open_gate()
     eventually(lambda: cloud.all(Volume, status="active", recovered=0))
     assert {row.maker for row in cloud.rows(Volume)} == {ahead.pid, behind.pid}
@@ -198,7 +198,7 @@ def test_a_hint_reaches_other_processes(cloud: Cloud, database_kind: str) -> Non
     cloud.add(Volume, {"id": 1})
     eventually(lambda: cloud.all(Volume, status="active"))
     if database_kind == "mariadb":
-        return  # Nobody can be told there; rows are found by looking.
+        return  # No worker can be told there; rows are found by looking.
     took = []
     for number in range(2, 8):
         asked = time.monotonic()

@@ -24,7 +24,7 @@ ATTEMPTS = f"UPDATE {{job_states}} SET generation = {GREATEST} WHERE job_id = :i
 
 
 def ghosts(tx: Transaction) -> None:
-    """Whatever has once stopped everybody, all at once, of jobs and processes that there are not."""
+    """All damage that has once stopped every worker, at the same time, for jobs and processes that do not exist."""
     lost = new_id()
     claims = [(5, "nope"), (6, "5"), (7, '["x"]'), (8, json.dumps([lost]))]
     rows = [

@@ -44,7 +44,7 @@ class Outages:
         eventually(lambda: done(self.app) >= count, 60)
 
     def end(self, outages: int) -> None:
-        """All is done, once; nothing was spent; and nobody cried wolf."""
+        """All is done, once; nothing was spent; and no process raised a false alarm."""
         settled(self.app)
         for worker in self.workers:
             assert worker.stop() == 0, worker.log
@@ -63,7 +63,7 @@ class Outages:
 def outages(request: pytest.FixtureRequest, workers_on: Callable[[str], Workers]) -> Iterator[Outages]:
     server: Server = request.getfixturevalue(f"{request.param}_server")
     server.create_database("work")
-    url = cheap_url(server, "work")  # nobody connects as often as who is refused
+    url = cheap_url(server, "work")  # no client connects as often as one that is refused
     app = make_app(url)
     app.migrate()
     yield Outages(server, workers_on(url), app)

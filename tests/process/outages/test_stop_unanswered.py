@@ -52,4 +52,4 @@ def test_a_stop_ends_although_nothing_is_heard_of_the_database(
     worker.send(signal.SIGTERM)
     worker.wait(SHUTDOWN + OVERTIME + LAST_MOMENT + A_BUSY_MACHINE)
     way.unblock(reset=True)
-    assert job.status == "running", "nobody could be told; others will find the process dead"
+    assert job.status == "running", "the database could not be told; others will find the process dead"

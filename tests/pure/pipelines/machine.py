@@ -1,4 +1,4 @@
-"""The planner at work, in memory: rows are dicts, and whoever runs the test decides which step ends next.
+"""The planner at work, in memory: rows are dicts, and the test decides which step ends next.
 
 It does what storage does with a plan, and checks on the way what storage must be able to rely on: nothing is
 created twice, a join is decided once, and a run ends when, and only when, all its steps have ended.

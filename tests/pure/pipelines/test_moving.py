@@ -137,7 +137,7 @@ def test_an_expand_that_is_open_has_waited_for_all_it_will_ever_wait_for() -> No
     told = obstacles(check(definition), together, there)
     assert "@expand.b has begun and would have had to wait for step 'c' too" in told
     assert in_the_way((definition, there), more) == [], "the step waits by itself, and has not begun"
-    assert in_the_way(after(old), more) == [], "nobody has opened it yet"
+    assert in_the_way(after(old), more) == [], "no step has opened it yet"
     told = in_the_way(after(more, "a", "go", "c"), old)
     assert (
         "step 'c' has ended and led to what step 'd' uses from outside of its expand, and would no longer"

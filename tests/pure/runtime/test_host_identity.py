@@ -64,7 +64,7 @@ def test_a_process_is_alive_until_it_ends_and_then_never_again() -> None:
         assert not is_dead(process.pid, since), "frozen is not dead"
         process.send_signal(signal.SIGKILL)
         eventually(lambda: is_dead(process.pid, since))
-        assert ProcStat.of(process.pid).state == "Z", "nobody has waited for it yet"
+        assert ProcStat.of(process.pid).state == "Z", "its parent has not waited for it yet"
         process.wait()
         assert is_dead(process.pid, since)
 
@@ -92,7 +92,7 @@ def test_a_place_stays_the_same_as_long_as_the_machine_does(word_file: Path) -> 
     word_file.unlink()
     another = this_host()
     assert another is not None
-    assert another.place != ours.place, "a machine copied before anybody had lived there"
+    assert another.place != ours.place, "a machine copied before any process had run there"
 
 
 def test_the_first_to_ask_draws_the_word(word_file: Path) -> None:

@@ -84,7 +84,9 @@ def test_only_those_are_named_that_serve_the_queue_and_know_the_task() -> None:
     assert set(names(found, "mail", NOTE._replace(jobs=20))) == {"a", "d"}
     assert found.name_for("nowhere", NOTE, ()) is None
     assert found.name_for("default", Needs(frozenset(marks(["unknown"]))), ()) is None
-    assert found.name_for("default", Needs(), ()) is None, "of two that know different tasks, nobody can tell"
+    assert found.name_for("default", Needs(), ()) is None, (
+        "of two workers that know different tasks, none is sure to know this one"
+    )
     assert names(found, "x", Needs()) == ["d"]
 
 

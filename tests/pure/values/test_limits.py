@@ -130,7 +130,7 @@ def wanted(number: int, keys: str, seq: int, tier: int = 0) -> ClaimDemands:
     return ClaimDemands(claim, tuple(Demand(key, 0, 0) for key in keys))
 
 
-standings = st.fixed_dictionaries(
+usages = st.fixed_dictionaries(
     {
         key: st.builds(LimitUsage, most=st.integers(1, 4), used=st.integers(0, 5), waited_for=st.booleans())
         for key in KEYS
@@ -142,7 +142,7 @@ crowds = st.lists(
 )
 
 
-@given(standings, crowds, st.sets(st.integers(0, 11)))
+@given(usages, crowds, st.sets(st.integers(0, 11)))
 def test_no_job_is_admitted_where_there_is_no_room(
     before: dict[str, LimitUsage], crowd: list[tuple[str, int, int]], reserved: set[int]
 ) -> None:

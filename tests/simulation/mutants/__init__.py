@@ -20,7 +20,7 @@ from tests.simulation.temper import Lean
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A change in a function's body, for everybody who calls it."""
+    """A change in a function's body, for all of its callers."""
 
     function: Any
     old: str

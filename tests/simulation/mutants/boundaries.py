@@ -27,7 +27,7 @@ def _together(_: Boundary[Any], keys: Sequence[Any], work: object, error: Except
 
 
 def _read_all(text: Any) -> list[str]:
-    """A receipt that cannot be read is everybody's."""
+    """A receipt that cannot be read belongs to every process."""
     return [job_id.lower() for job_id in from_json(text)]
 
 

@@ -14,7 +14,7 @@ MUTANTS: dict[str, Mutant] = {
     "a refused job runs all the same": Mutant(
         3, Code(Limiter.admit, "for claim in free} | found.admitted", "for claim in claims} | found.admitted")
     ),
-    "slots are not counted": Mutant(3, Sql(slots, "STANDING", "s.until > {now}", "s.until < 0")),
+    "slots are not counted": Mutant(3, Sql(slots, "USAGE", "s.until > {now}", "s.until < 0")),
     "rates are forgotten too soon": Mutant(0, Sql(slots, "UNTIL", "{now} + :wait", "{now} + :wait / 2")),
     "rates by the local clock": Mutant(0, Sql(slots, "UNTIL", "{now}", LOCAL)),
     "whoever waits is lost": Mutant(

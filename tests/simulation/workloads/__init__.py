@@ -34,7 +34,7 @@ class Workload(Protocol):
         """Declare tasks, on every machine's app. Once."""
 
     def fill(self, connection: sqlite3.Connection, rng: random.Random) -> Sequence[str]:
-        """Put the user's own rows there, before anybody moves. Says which reconcilers run in this schedule."""
+        """Put the user's own rows there, before any process moves. Says which reconcilers run in this schedule."""
 
     def script(self, rng: random.Random) -> Sequence[Act]:
         """What clients will do in this schedule."""

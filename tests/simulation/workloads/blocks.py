@@ -51,7 +51,7 @@ class Base(DeclarativeBase):
 
 
 class Gate(Base, Reconcilable):
-    """What everybody wants to pass, one at a time."""
+    """A gate that all callers want to pass, one at a time."""
 
     __tablename__ = "sim_gates"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -88,7 +88,7 @@ class Blocks:
             )
 
     def fill(self, connection: sqlite3.Connection, rng: random.Random) -> Sequence[str]:
-        """One gate is free. The other is held for a while, by somebody who is not there."""
+        """One gate is free. The other is held for a while, by a process that is not there."""
         until = time_text(START + rng.choice([0, 4, 15]) * SECOND)
         rows = [(0, None, None), (1, until, rng.getrandbits(40))]
         connection.executemany(
@@ -202,7 +202,7 @@ async def dozing(job: CurrentJob, times: int, seconds: float) -> Any:
 
 
 def _passages(story: Story) -> Iterator[str]:
-    """Whoever has left the block in order has written; whoever has not, once at most, if the answer was lost."""
+    """A caller that has left the block in order has written; one that has not, once at most, if the answer was lost."""
     written: dict[tuple[str, int], int] = defaultdict(int)
     for _, (_, kind, *facts) in story.written():
         if kind == "passages":

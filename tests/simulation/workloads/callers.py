@@ -90,7 +90,7 @@ def told_of_writers(connection: sqlite3.Connection, table: str) -> None:
 
 
 def announced(story: Story, table: str) -> Iterator[str]:
-    """Nobody is to wait for one who has gone away, unless it could not say so."""
+    """No caller is to wait for one that has gone away, unless it could not say so."""
     wanted: dict[object, object] = {}
     for _, who, kind, *facts in story.history:
         if kind == "commit":

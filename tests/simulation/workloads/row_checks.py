@@ -19,7 +19,7 @@ LEASE = 6 * SECOND
 SWEPT_AFTER = 10 * LEASE
 """What the sweeper takes for orphaned."""
 SLOWEST = 60 * SECOND
-"""So long a transaction may take at most: everybody's clock runs on while it does."""
+"""So long a transaction may take at most: the clocks of all processes run on meanwhile."""
 BUSY = 1_100_000
 """Who finds related rows busy looks again after a second; that forgets nothing."""
 SPAN = len(TOLD) + 1
@@ -166,27 +166,27 @@ class RowModel:
         claim = (new.token, *place)
         self.recovered[claim] = new.crashes > 0
         if new.crashes - old.crashes not in (0, int(old.token is not None)):
-            self.say(f"{place} counts {new.crashes} crashes after {old.crashes}, and nobody died [11]")
+            self.say(f"{place} counts {new.crashes} crashes after {old.crashes}, and no process died [11]")
         self.deadline[claim] = new.due
         if not time_text(self.at - SLOWEST) < (new.expires or "") <= time_text(self.at + LEASE):
             self.say(f"{place} is taken until {new.expires}, by another clock than the database's [8]")
         if new.visits != old.visits:
-            self.say(f"{place} was written to by whoever took it [3]")
+            self.say(f"{place} was written to by the process that took it [3]")
 
     def _renewed(self, place: Place, old: Row, new: Row) -> None:
         if self.holder.get(new.token or 0) != self.host:
-            self.say(f"{place} was renewed by somebody who does not hold it [3]")
+            self.say(f"{place} was renewed by a process that does not hold it [3]")
         if not (old.expires or "") < (new.expires or "") <= time_text(self.at + LEASE):
             self.say(f"{place}: renewed from {old.expires} to {new.expires} [8]")
         if new.visits != old.visits:
             self.say(f"{place} was written to and stays held [3]")
 
     def _let_go(self, place: Place, old: Row, new: Row) -> None:
-        """The holder applies or gives back; anybody else only sweeps up what was left long ago."""
+        """The holder applies or gives back; another process only sweeps up what was left long ago."""
         assert old.token is not None
         orphaned = (old.expires or "") < time_text(self.at - SWEPT_AFTER)
         if self.holder.get(old.token) != self.host and not orphaned:
-            self.say(f"{place} was let go by somebody who does not hold it [3]")
+            self.say(f"{place} was let go by a process that does not hold it [3]")
         main = place if ":" not in (old.owner or "") else self._main_of(old.owner or "")
         how = self.ended.get((old.token, *main))
         if new.visits != old.visits and (new.visits != old.visits + 1 or how != "done"):
@@ -199,7 +199,7 @@ class RowModel:
             self.say(f"{place} failed and is not put off")
         asked = old.due != self.deadline.get((old.token, *place))
         if asked and new.due > max(old.due, time_text(self.at + BUSY)) and new.visits != old.visits:
-            self.say(f"{place}: somebody asked for a visit meanwhile, and that is forgotten")
+            self.say(f"{place}: a caller asked for a visit meanwhile, and that is forgotten")
 
     def _may_be_late(self, place: Place) -> bool:
         """It has a timeout: it may have been settled before it was done."""
@@ -246,7 +246,7 @@ def check(story: Story) -> list[str]:
 
 
 def _lasting(story: Story) -> Iterator[str]:
-    """Nobody keeps a row for ever."""
+    """No process keeps a row for ever."""
     for table in RECONCILER:
         for id, _, owner, expires in story.rows(STANDING.format(table=table)):
             if str(expires) < time_text(story.model.at - SWEPT_AFTER - 3 * LEASE):

@@ -96,7 +96,7 @@ def fill(connection: sqlite3.Connection, rng: random.Random) -> None:
 
 
 def hold(connection: sqlite3.Connection, until: str) -> None:
-    """By somebody who is not there."""
+    """By a process that is not there."""
     for number, table in enumerate(MODELS):
         connection.execute(
             f"UPDATE {table} SET lock_token = id + {1000 * number}, lock_expires_at = '{until}'"

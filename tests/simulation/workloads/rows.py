@@ -70,7 +70,7 @@ class Rows:
         self.most = most
         self.casts = casts
         self.held = held
-        """Seconds for which all rows are held to begin with, by somebody who is not there: writers come at once."""
+        """Seconds for which all rows are held to begin with, by a process that is not there: writers come at once."""
 
     def prepare(self, connection: sqlite3.Connection) -> None:
         row_tables.create(connection)

@@ -78,5 +78,5 @@ def breaks(seed: int, given: object) -> bool:
 
 
 def plain(value: object) -> str:
-    """A value as everybody sees it: what was a tuple comes back as a list."""
+    """A value as every reader sees it: what was a tuple comes back as a list."""
     return str(from_json(to_json(value)))

@@ -77,7 +77,8 @@ def _orders(story: Story) -> Iterator[str]:
 
 
 def _answers(story: Story) -> Iterator[str]:
-    """Whoever was told that a job is cancelled finds it cancelled, unless it was retried after that was asked for."""
+    """A caller that was told that a job is cancelled finds it cancelled, unless it was retried after that was asked
+    for."""
     asked: dict[tuple[str, str], int] = {}
     wanted: dict[str, int] = {}
     retried: dict[str, int] = {}

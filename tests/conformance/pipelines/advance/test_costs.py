@@ -87,7 +87,7 @@ def test_a_large_expand_goes_in_bounded_transactions_and_nothing_runs_before_all
     while staged[-1] < width:
         assert chores.turn()
         staged.append(count(app, "jobs"))
-        assert count(app, "availabilities") == 0, "nobody sees half a fan-out"
+        assert count(app, "availabilities") == 0, "no worker sees half a fan-out"
     assert max(after - before for before, after in pairwise(staged)) <= chunk
     while chores.turn():
         pass

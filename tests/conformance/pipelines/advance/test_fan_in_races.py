@@ -2,7 +2,7 @@
 
 Each finisher is a thread with a connection and a transaction of its own, as if it were a process; a barrier lets all
 of them go at once. A transaction settles a step of each of several runs, so that joins of many runs are fought for at a
-time, in batches that overlap: whoever locked them in another order than the rest would deadlock here.
+time, in batches that overlap: a worker that locked them in another order than the rest would deadlock here.
 """
 
 from __future__ import annotations

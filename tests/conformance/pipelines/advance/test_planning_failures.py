@@ -206,7 +206,7 @@ def ends(key: str) -> Callable[..., bool]:
 
 
 def test_what_waits_is_swept_though_its_end_cannot_be_planned(app: Penstock, monkeypatch: Patch) -> None:
-    """The run is halted already when it is given up: its sweep must still be done, or nobody ends the wait."""
+    """The run is halted already when it is given up: its sweep must still be done, or no worker ends the wait."""
 
     @app.task(name="fails", retries=0)
     def fails() -> None:

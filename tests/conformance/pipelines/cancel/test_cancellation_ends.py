@@ -57,7 +57,7 @@ def test_a_cancelled_run_tells_the_handler_that_runs_and_waits_for_it(app: Penst
 
 @pytest.mark.parametrize("missed", ["children", "interrupt", "sweep"])
 def test_a_cancellation_ends_though_a_child_was_missed_when_it_was_told(app: Penstock, missed: str) -> None:
-    """As when a claim or a child is committed just after everybody has looked."""
+    """As when a claim or a child is committed just after every worker has looked."""
     seen: list[Any] = []
 
     @app.pipeline(name="child")

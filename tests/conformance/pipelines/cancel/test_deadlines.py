@@ -10,7 +10,7 @@ from penstock.testing import drain, travel
 
 
 def late(app: Penstock, seconds: float) -> None:
-    """Let this much time pass, and everybody look after the runs."""
+    """Let this much time pass, and every worker look after the runs."""
     with travel(app, seconds):
         while app.engine.chores.turn():
             pass

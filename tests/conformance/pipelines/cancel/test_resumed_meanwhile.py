@@ -1,7 +1,7 @@
 """pipelines/lifecycle/claimed_steps: a resume or a cancel while a claimed step is being put back because of a pause.
 
-On PostgreSQL a claim may be committed before it is known that its run is paused. Whoever resumes the run in between
-sees a step that is held, and leaves it alone; whoever holds it must not leave it without a place.
+On PostgreSQL a claim may be committed before it is known that its run is paused. The caller that resumes the run in
+between sees a step that is held, and leaves it alone; the worker that holds it must not leave it without a place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.conformance.rows import count
 
 Strike = Callable[[], object]
 BLOCKED = 0.3
-"""Whoever has not come back after that waits for us: we go on, and let it come after us."""
+"""A thread that has not come back after that waits for this one: this one goes on first."""
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_step_that_is_cancelled_meanwhile_never_runs(app: Penstock, paused: Ca
 
 
 def _looks_once(app: Penstock, run: Run, at: int | None = None, strike: Strike = bool) -> list[str]:
-    """Somebody looks for work; at one of the points that it comes to, somebody else strikes. The points of the first
+    """A worker looks for work; at one of the points that it comes to, another process acts. The points of the first
     look. Then it works until it finds nothing more."""
     mine, reached = threading.get_ident(), list[str]()
     other = threading.Thread(target=strike)

@@ -16,7 +16,7 @@ from penstock.testing import drain, travel
 HUGE = 10**400
 SECONDS: tuple[Any, ...] = (math.inf, -math.inf, math.nan, -1, True, 1e300, HUGE, "x", "", [], object())
 NO_DELAYS = tuple(value for value in SECONDS if value not in (1e300, HUGE))
-"""Whoever wants to try again in a thousand years does so after a hundred."""
+"""A caller that wants to try again in a thousand years does so after a hundred."""
 COUNTS: tuple[Any, ...] = (math.inf, math.nan, -1, True, 1.5, 10**30, HUGE, "x", [], object())
 TEXTS: tuple[Any, ...] = ("", "x" * 5000, 3, True, "\0", "\ud800", [], object(), b"x")
 NAMES = iter(f"p{number}" for number in range(10_000))

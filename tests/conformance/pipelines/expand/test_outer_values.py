@@ -1,4 +1,4 @@
-"""pipelines/model/doors, pipelines/advance/admit: a step inside an expand waits for what it uses from outside by
+"""pipelines/model/doors, pipelines/advance/expand: a step inside an expand waits for what it uses from outside by
 itself; elements go their own way.
 """
 

@@ -127,7 +127,7 @@ def test_an_advancer_that_was_frozen_within_a_chunk_changes_nothing(
 ) -> None:
     """Others pass it by while it holds its row; when its connection is gone they do the chunk, and it learns of it."""
     if database_kind == "sqlite":
-        pytest.skip("a frozen writer holds the whole file; there is nobody who could go on meanwhile")
+        pytest.skip("a frozen writer holds the whole file; no other process could go on meanwhile")
     app = make_app(inline_fanout=3)
     stage = Stage(app)
     run = stage.run("wide", "one")

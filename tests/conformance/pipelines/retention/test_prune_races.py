@@ -24,7 +24,7 @@ from tests.conformance.rows import count
 
 Act = Callable[[], object]
 BLOCKED = 0.2
-"""Whoever has not come back after that waits for us: we go on, and let it come after us."""
+"""A thread that has not come back after that waits for this one: this one goes on first."""
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def _several_writers(database_kind: str) -> None:
 
 
 class Scene:
-    """A run that has halted, whom somebody prunes and somebody revives, and one that goes with it if it goes."""
+    """A run that has halted, which one process prunes and another revives, and a run that goes with it if it goes."""
 
     def __init__(self, app: Penstock) -> None:
         self.app = app
@@ -70,7 +70,7 @@ class Scene:
             self.redone = ["charge"]
 
     def follow(self) -> None:
-        """Whoever asks for it dies before the end of the run is looked at."""
+        """The process that asks for it dies before it looks at the end of the run."""
         with suppress(ActionRefused), crash_at("chain.committed") as crash:
             self.run.then(self.shop.order)
         self.followed = crash.crashed
@@ -90,7 +90,7 @@ class Scene:
 
 
 def beside(act: Act, other: Act, at: int | None = None) -> list[str]:
-    """Act, and at one of the points that it comes to, let somebody else act. The points."""
+    """Act, and at one of the points that it comes to, let another process act. The points."""
     mine, reached = threading.get_ident(), list[str]()
     thread = threading.Thread(target=other)
 

@@ -157,7 +157,7 @@ def test_a_wait_that_has_ended_is_over_in_the_revived_run(app: Penstock) -> None
     broken.clear()
     again = run.revive()
     drain(app)
-    assert again.result(0) == ["by itself", "given"], "nobody waits a second time"
+    assert again.result(0) == ["by itself", "given"], "no step waits a second time"
 
 
 def test_a_wait_that_failed_is_waited_for_again_or_stays_failed_when_another_step_is_retried(

@@ -49,7 +49,7 @@ def test_a_sum_that_is_no_number_is_refused(run: Run) -> None:
 
 
 def test_a_key_stays_that_of_who_has_set_it_first(app: Penstock) -> None:
-    """The same value again, by somebody else, is no second writing: the step's retry may still set its key."""
+    """The same value again, by another writer, is no second writing: the step's retry may still set its key."""
 
     @app.task(name="count", retries=Retry(max=1, delay=1, jitter=0))
     def count() -> None:

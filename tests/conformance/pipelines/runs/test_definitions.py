@@ -331,7 +331,7 @@ def test_a_signal_that_is_just_delivered_looks_again_when_it_holds_the_step(
 
 
 def test_workers_at_work_and_runs_moved_to_and_fro(versions: Versions) -> None:
-    """Two kinds of processes with memories of their own, and somebody who cannot decide."""
+    """Two kinds of processes with memories of their own, and a caller that changes its mind."""
     old = versions(lambda t, x: t.e(t.total(t.b(t.a.map(t.many(x))).collect())))
     new = versions(lambda t, x: t.f(t.total(t.b(t.a.map(t.many(x))).collect())))
     runs = [old.trigger(5) for _ in range(6)]

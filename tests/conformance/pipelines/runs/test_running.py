@@ -612,7 +612,7 @@ def test_a_missing_task_leaves_the_step_for_a_worker_that_knows_it(make_app: Any
 
 
 def test_a_signal_given_in_time_counts_though_no_worker_came_to_deliver_it(shop: Penstock) -> None:
-    """Whoever gave it died before it was delivered, and everybody was away until the wait was over, too."""
+    """The process that gave it died before it was delivered, and no worker ran until the wait was over."""
 
     @shop.pipeline(name="patient")
     def patient() -> Any:

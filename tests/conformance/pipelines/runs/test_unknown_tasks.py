@@ -112,7 +112,7 @@ def test_a_job_of_an_unknown_task_is_a_dead_letter_and_can_be_retried(shops: Sho
 def test_who_might_be_known_is_left_alone(shops: Shops) -> None:
     delayed = shops.fresh.options(delay=WEEK).enqueue(1)
     job = shops.fresh.enqueue(1)
-    assert shops.given_up() == 0, "nobody is there"
+    assert shops.given_up() == 0, "no worker is there"
     mute = shops.at_work(shops.old, says=False)
     assert shops.given_up() == 0, "one has not said what it knows"
     shops.old.database.in_transaction(lambda tx: tx.run("DELETE FROM {processes} WHERE id = :id", id=mute))

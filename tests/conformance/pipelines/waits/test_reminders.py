@@ -22,7 +22,7 @@ SECRET = "a secret of sixteen and more"
 
 
 class Office:
-    """An app in which somebody is waited for, and what he was told meanwhile."""
+    """An app with a run that waits for a person, and the reminders that were sent meanwhile."""
 
     def __init__(self, app: Penstock, **options: Any) -> None:
         self.app = app
@@ -59,7 +59,7 @@ class Office:
         return run
 
     def at(self, *seconds: float) -> list[int]:
-        """What is told when everybody works at these times: the counts."""
+        """The counts of the reminders that are sent when workers work at these times."""
         before = len(self.told)
         for later in seconds:
             with travel(self.app, later):
@@ -92,7 +92,7 @@ def test_no_reminder_after_the_signal(office: Office) -> None:
 
 
 def test_no_reminder_between_the_signal_and_its_delivery(office: Office) -> None:
-    """Whoever gave it died before it was delivered, and its timer is late."""
+    """The process that gave it died before it was delivered, and its timer is late."""
     run = office.waits("patient")
     office.app.database.in_transaction(signals.record, run.id, "approve", '"yes"')
     late = "UPDATE {timers} SET due_at = {now} + 9000000000 WHERE kind = 'signal'"
@@ -116,7 +116,7 @@ def test_no_reminder_after_a_cancellation(office: Office) -> None:
 
 
 def test_no_reminder_while_a_cancellation_is_under_way(office: Office) -> None:
-    """The run is cancelled, and nobody has come to sweep the wait."""
+    """The run is cancelled, and no worker has swept the wait."""
     run = office.waits()
     office.app.database.in_transaction(
         lambda tx: tx.run(
@@ -218,7 +218,7 @@ def test_many_who_look_at_the_same_time_tell_it_once(office: Office) -> None:
 def test_who_steers_a_run_is_waited_for_before_anybody_is_reminded(
     office: Office, database_kind: str, steer: str
 ) -> None:
-    """It has written, and not committed: so it is not known yet whether somebody is still to be reminded."""
+    """It has written, and not committed: so it is not known yet whether the person is still to be reminded."""
     if database_kind == "sqlite":
         pytest.skip("there is one writer at a time")
     app, run = office.app, office.waits("patient")
@@ -318,4 +318,4 @@ def test_a_process_without_the_secret_leaves_it_to_one_that_has_it(make_app: Cal
     assert (len(signing.tokens), unsigned.tokens) == (1, [])
     with travel(other, 3700):
         drain(other)
-    assert run.result(0) == "no", "timeouts are everybody's"
+    assert run.result(0) == "no", "every worker handles timeouts"

@@ -198,7 +198,7 @@ def changed_in_place(item: Any) -> dict[str, Any]:
 def test_what_is_changed_where_it_is_and_returned_is_written(
     app: Penstock, trucks: Cloud, hand: Hands
 ) -> None:
-    """It was compared with itself, taken for somebody else's, and left alone; and so at every further visit."""
+    """It was compared with itself, taken for another writer's, and left alone; and so at every further visit."""
     assert told(app, hand, Truck, changed_in_place) == ""
     assert trucks.get(Truck, 1).load == {"boxes": 2, "bags": 3}
 

@@ -21,7 +21,7 @@ def test_a_lost_connection_is_told_as_the_driver_tells_it(
     app: Penstock, other: Penstock, database_kind: str
 ) -> None:
     if database_kind == "sqlite":
-        pytest.skip("a file cannot cut anybody off")
+        pytest.skip("a file cannot cut a process off")
     name = app.database.dialect.name
     with pytest.raises(Exception) as lost, app.database.transaction() as tx:  # noqa: PT012 - until it is noticed
         id = tx.rows(WHO[name])[0][0]

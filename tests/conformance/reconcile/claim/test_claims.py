@@ -138,7 +138,7 @@ def test_an_expired_row_is_its_own_reconcilers_first(app: Penstock, cloud: Cloud
         assert theirs.take() == []
     with travel(app, 31 + 61):
         (item,) = theirs.take()
-    assert item.recovered, "nobody is left out for ever because a reconciler has gone away"
+    assert item.recovered, "no row is left out for ever because a reconciler has gone away"
 
 
 def test_a_row_that_changes_hands_does_not_wait(app: Penstock, cloud: Cloud, hand: Hands) -> None:
@@ -271,7 +271,7 @@ def test_a_claim_whose_answer_was_lost_is_given_back(
 
 
 def _lose_answers(app: Penstock, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """The next commits take place, but nobody hears of them."""
+    """The next commits take place, but the client gets no answer."""
     commit, is_passing, left = app.database.dialect.commit, app.database.is_passing, [count]
 
     def committed(*args: Any) -> None:

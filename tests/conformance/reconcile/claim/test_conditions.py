@@ -136,7 +136,7 @@ WORDS: list[Callable[[str], Any]] = [
 def test_a_row_changes_hands_at_once_whatever_the_words(
     app: Penstock, articles: Table, words: Callable[[str], Any]
 ) -> None:
-    """Nobody knows which columns they read: it may be any."""
+    """It is unknown which columns they read: it may be any."""
     declare(app, articles, lambda _: {"status": "second"}, where=words("first"), name="one")
     declare(app, articles, lambda _: {"status": "third"}, where=words("second"), name="two")
     make(app, articles, {"id": 1, "status": "first"})

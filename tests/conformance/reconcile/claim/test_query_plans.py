@@ -47,7 +47,7 @@ def test_rows_are_found_by_the_reconcilers_own_index(
     app: Penstock, cloud: Cloud, database_kind: str, look: str, asked: str
 ) -> None:
     if asked == "words" and database_kind == "mariadb":
-        pytest.skip("it has no partial indexes, and which columns are in the words nobody knows")
+        pytest.skip("it has no partial indexes, and which columns the text reads is unknown")
     key, state = Column("id", Integer, primary_key=True), Column("state", String(20))
     parts = Table("parts", MetaData(), key, state, Column("at", DateTime), *reconcilable_columns())
     reconciler = declare(app, parts, where=CONDITIONS[asked](parts), name="planned")

@@ -75,7 +75,7 @@ class TestChildren:
         assert mine.take() == []
         assert [event.row for event in busy] == ["1"]
         assert (cloud.locked(Fleet), cloud.locked(Instance)) == ([], [child.id]), (
-            "nobody holds what it cannot use"
+            "no visit holds a row that it cannot use"
         )
         children.give_back(child)
         with travel(app, 2):
@@ -112,7 +112,7 @@ class TestChildren:
     def test_a_childs_own_expired_lock_is_recovered_although_the_parent_waits(
         self, app: Penstock, hand: Hands, fleets: Reconciler, instances: Reconciler
     ) -> None:
-        """#3704: a child that skipped everything its parent wanted could be recovered by nobody."""
+        """#3704: a child that skipped everything its parent wanted could not be recovered at all."""
         mine = hand(fleets)
         (dead,) = hand(instances).take(1)
         assert mine.take() == []
@@ -131,7 +131,7 @@ class TestChildren:
             assert {item.id for item in hand(instances).take() if item.recovered} == {1, 2, 3}
 
     def test_only_what_is_needed_is_locked(self, app: Penstock, cloud: Cloud, hand: Hands) -> None:
-        """#3580: a parent that locks children it does not need is in everybody's way."""
+        """#3580: a parent that locks children it does not need is in the way of all others."""
         lock = Children(Instance, ITS_INSTANCES, when=lambda fleet: fleet.status == "draining")
         mine = hand(declare(app, Fleet, locks=[lock], every=0, name="draining"))
         (item,) = mine.take()
@@ -305,7 +305,7 @@ class TestShared:
     def test_two_who_want_the_same_rows_do_not_block_each_other(
         self, app: Penstock, cloud: Cloud, hand: Hands, instances: Reconciler
     ) -> None:
-        """There, two parents could each keep its announcement on a part, and nobody ordered them."""
+        """There, two parents could each keep its announcement on a part, and nothing ordered them."""
         cloud.add(Fleet, {"id": 1}, {"id": 2})
         cloud.add(Instance, *[{"id": number, "fleet_id": 1} for number in range(1, 7)])
         everything = Children(Instance, Instance.id > Fleet.id - 10)
@@ -375,4 +375,4 @@ def test_rows_that_waited_are_not_remembered_for_ever(
     cloud.set(Fleet, 1, lock_expires_at=now(mine.app) + timedelta(hours=1), lock_token=1)
     mine.source.heard({"rows"})
     assert mine.take() == []
-    assert mine.source._busy == set(), "somebody else has it"
+    assert mine.source._busy == set(), "another visit has it"

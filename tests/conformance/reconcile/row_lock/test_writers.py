@@ -62,7 +62,7 @@ def test_who_waits_too_long_is_told_and_leaves_no_trace(app: Penstock, cloud: Cl
     mine = hand(declare(app, Volume))
     (item,) = mine.take()
     with pytest.raises(LockTimeout, match="volumes 1"), app.lock(Volume, 1, timeout=0.05):
-        pytest.fail("somebody holds it")
+        pytest.fail("another process holds it")
     assert cloud.get(Volume, 1).lock_wanted_by is None
     mine.finish(mine.end(item))
 
@@ -124,7 +124,7 @@ def test_writers_take_turns(app: Penstock, cloud: Cloud) -> None:
 def test_a_writer_that_is_cancelled_while_it_waits_has_gone_away(
     app: Penstock, cloud: Cloud, hand: Hands
 ) -> None:
-    """A client hung up: its row is not taken for it later, and nobody waits for it."""
+    """A client hung up: its row is not taken for it later, and no thread waits for it."""
     cloud.volumes(1)
     mine = hand(declare(app, Volume))
     (item,) = mine.take()
@@ -132,7 +132,7 @@ def test_a_writer_that_is_cancelled_while_it_waits_has_gone_away(
     async def hang_up() -> None:
         async def write() -> None:
             async with app.lock(Volume, 1, timeout=300):
-                pytest.fail("somebody holds it")
+                pytest.fail("another process holds it")
 
         writing = asyncio.create_task(write())
         await until(lambda: cloud.get(Volume, 1).lock_wanted_by is not None)
@@ -192,7 +192,7 @@ def test_a_writer_takes_over_from_the_dead_who_then_change_nothing(
         row = cloud.get(Volume, 1)
         assert (row.status, row.ip) == ("terminating", None)
         (again,) = mine.take()
-    assert again.recovered, "its reconciler still learns that somebody died over it"
+    assert again.recovered, "its reconciler still learns that a process died over it"
 
 
 def test_a_hint_that_leads_nowhere_is_no_error(app: Penstock, caplog: pytest.LogCaptureFixture) -> None:

@@ -63,7 +63,7 @@ def test_who_waited_in_vain_is_told_so(
 
 @contextmanager
 def stranger(app: Penstock) -> Iterator[None]:
-    """Somebody who has never heard of us writes the row, and takes long."""
+    """A program that does not know Penstock writes the row, and takes long."""
     with create_engine(app.database.url.as_sqlalchemy()).connect() as connection:
         connection.execute(update(Volume).where(Volume.id == 1).values(name="stranger"))
         yield

@@ -157,7 +157,7 @@ def test_children_of_a_model_that_shares_its_table(app: Penstock, session: Sessi
 
 
 def test_a_value_that_was_changed_in_place_is_written(app: Penstock, session: Session) -> None:
-    """It was taken for what somebody else had written meanwhile, and dropped."""
+    """It was taken for what another writer had written meanwhile, and dropped."""
     put(session, Zoo(id=1), Note(id=1, data={"n": 1, "all": [1]}))
 
     @app.reconciler(Note, where=Note.status == "new", name="add")

@@ -67,7 +67,7 @@ def only_row(app: Penstock, table: Table) -> Any:
 
 @pytest.mark.parametrize("kind", [VersionType, PickleType])
 def test_values_that_do_not_know_that_they_are_equal(app: Penstock, hand: Hands, kind: Any) -> None:
-    """Taken for what somebody else has written, they would never be changed, and the row be visited all the time."""
+    """Taken for what another writer has written, they would never be changed, and the row be visited all the time."""
     table = made(app, Column("version", kind), version=Version(1))
     kept: list[ColumnsKept] = []
     app.events.on(ColumnsKept, kept.append)
@@ -117,7 +117,7 @@ def test_what_a_handler_writes_is_one(app: Penstock, hand: Hands) -> None:
 
 
 def test_a_handler_may_write_such_a_column_itself(app: Penstock, hand: Hands) -> None:
-    """The claim has not written it: nobody else has."""
+    """The claim has not written it: no other writer has."""
     table = stamped(app)
     mine = hand(declare(app, table, lambda _: {"updated_at": NOW}, name="visit"))
     assert mine.visit() == 1
