@@ -93,7 +93,7 @@ def run_report(
     standing = read.standings(tx, [run]).get(run)
     if standing is None:
         raise PenstockError(f"there is no run {run}; it may have been pruned")
-    wiring = wiring_for(engine_state, tx, standing.definition)
+    wiring = wiring_for(engine_state, tx, standing.definition, standing.pipeline)
     counted = tx.rows(read.COUNTS, run=run)
     graph = graph_of(wiring, standing.status, counted)
     is_pending = standing.status is RunStatus.PENDING

@@ -305,7 +305,8 @@ class Run(RunControl, RunDefinition, Generic[R]):
         early: Callable[[], Values] | None,
     ) -> Any:
         if standing.status is not RunStatus.SUCCEEDED:
-            definition = wiring_for(self._host.engine.engine_state, tx, standing.definition).definition
+            engine_state = self._host.engine.engine_state
+            definition = wiring_for(engine_state, tx, standing.definition, standing.pipeline).definition
             why = reading.first_failure(tx, self.id, definition)
             raise RunFailed(self.id, standing.status, standing.reasons, *why)
         if standing.mode == RunMode.STOPPED:
@@ -326,14 +327,15 @@ class Run(RunControl, RunDefinition, Generic[R]):
         if found is None:
             return []
         engine_state = self._host.engine.engine_state
-        read = values.reader(engine_state, wiring_for(engine_state, tx, found.definition), found.pipeline)
+        wiring = wiring_for(engine_state, tx, found.definition, found.pipeline)
+        read = values.reader(engine_state, wiring, found.pipeline)
         return [step_of(row, attempts.get(str(row[0]), []), read) for row in rows]
 
     def _graph(self, tx: Transaction) -> Graph:
         standing = reading.standings(tx, [self.id]).get(self.id)
         if standing is None:
             raise PenstockError(f"there is no run {self.id}")
-        wiring = wiring_for(self._host.engine.engine_state, tx, standing.definition)
+        wiring = wiring_for(self._host.engine.engine_state, tx, standing.definition, standing.pipeline)
         return graph_of(wiring, standing.status, tx.rows(reading.COUNTS, run=self.id))
 
     def __eq__(self, other: object) -> bool:

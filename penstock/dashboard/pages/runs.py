@@ -73,7 +73,7 @@ def run(view: View) -> Page:
         detail = run_steps.run_detail(tx, id)
         if detail is None:
             raise NotFound(f"there is no run {id}; it may have been pruned")
-        wiring = wiring_for(view.app.engine.engine_state, tx, detail.definition)
+        wiring = wiring_for(view.app.engine.engine_state, tx, detail.definition, detail.pipeline)
         return detail, _Run(view, tx, detail, wiring).data()
 
     detail, data = view.read(read)
@@ -357,7 +357,7 @@ class _Run:
         detail = None if id is None else self.read(run_steps.run_detail, id)
         if detail is None or detail.parent != self.detail.id:
             return None
-        wiring = wiring_for(view.app.engine.engine_state, self.tx, detail.definition)
+        wiring = wiring_for(view.app.engine.engine_state, self.tx, detail.definition, detail.pipeline)
         nodes = [node.key for node in wiring.definition.nodes if node.kind.is_step]
         known = self.read(run_steps.step_counts, detail.id, nodes)
         progress = self.read(run_steps.expand_progress, detail.id, wiring)
