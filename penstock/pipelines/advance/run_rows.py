@@ -15,6 +15,7 @@ from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.errors import ArgumentError, PenstockError
 from penstock.pipelines.advance.state import EngineState, Mode, RunHeader, TransactionState
+from penstock.pipelines.model.definition import DamagedDefinition
 from penstock.pipelines.model.wiring import Wiring, wiring_of
 from penstock.pipelines.plan.changes import Fan, RunMode
 from penstock.pipelines.plan.plan import RunFacts
@@ -180,8 +181,8 @@ def wiring_for(
             raise Unreadable(f"definition {definition} is missing")
         try:
             found = engine_state.wirings[definition] = wiring_of(text)
-        except (ValueError, KeyError, TypeError) as error:
-            raise Unreadable(f"definition {definition} cannot be read ({error})") from error
+        except DamagedDefinition as error:
+            raise Unreadable(f"definition {definition} cannot be read ({error.__cause__})") from error
     return found
 
 
