@@ -175,6 +175,21 @@ def wait(item: Any) -> None:
     _sit("wait")
 
 
+@app.reconciler(
+    Engine,
+    where=of("sold"),
+    name="sell",
+    executor="process",
+    on_lost=lambda item, values: regretted.append((item.id, values)),
+)
+def sell(item: Any) -> dict[str, Any]:
+    """Another process takes the row before this one has returned."""
+    engines = Engine.__table__
+    with app.database.engine.begin() as connection:
+        connection.execute(engines.update().where(engines.c.id == item.id).values(lock_token=7))
+    return {"state": "sold", "note": "for nothing"}
+
+
 def _sit(name: str) -> None:
     """Leaves its number, and goes on until it is killed."""
     file = FOLDER / name
