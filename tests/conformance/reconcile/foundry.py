@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from sqlalchemy import JSON, Column, ForeignKey, Integer, String, Table
+from sqlalchemy import JSON, Column, ForeignKey, Integer, String, Table, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
@@ -184,9 +184,8 @@ def wait(item: Any) -> None:
 )
 def sell(item: Any) -> dict[str, Any]:
     """Another process takes the row before this one has returned."""
-    engines = Engine.__table__
     with app.database.engine.begin() as connection:
-        connection.execute(engines.update().where(engines.c.id == item.id).values(lock_token=7))
+        connection.execute(update(Engine).where(Engine.id == item.id).values(lock_token=7))
     return {"state": "sold", "note": "for nothing"}
 
 
