@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
-from penstock.database.dialect import WITHOUT_ONE_STATEMENT, Ahead, Lane, Parameters, Row, TableWrite
+from penstock.database.dialect import (
+    RESERVED,
+    WITHOUT_ONE_STATEMENT,
+    Ahead,
+    Lane,
+    Parameters,
+    Row,
+    TableWrite,
+)
 
 if TYPE_CHECKING:
     from penstock.database.transaction import Transaction
@@ -145,5 +153,6 @@ def _pick(tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: i
 
 
 def insert_template(write: TableWrite, verb: str = "INSERT", ending: str = "") -> str:
-    columns, values = ", ".join(write.columns), ", ".join(write.columns.values())
+    names = [f"{{quote}}{name}{{quote}}" if name in RESERVED else name for name in write.columns]
+    columns, values = ", ".join(names), ", ".join(write.columns.values())
     return f"{verb} INTO {{{write.table}}} ({columns}) VALUES ({values}){ending}"

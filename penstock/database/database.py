@@ -252,7 +252,7 @@ class Database:
 
     def _words(self) -> dict[str, str]:
         names = {table: self.qualified(table) for table in self.tables}
-        hints = {word: getattr(self.dialect, word) for word in ("lock", "lock_skip", "by_key")}
+        hints = {word: getattr(self.dialect, word) for word in ("lock", "lock_skip", "by_key", "quote")}
         return names | {"now": self._clock} | hints
 
     def qualified(self, table: str) -> str:

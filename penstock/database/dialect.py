@@ -20,6 +20,9 @@ Ahead = Callable[[], list[Row]]
 """A query that was sent without waiting; calling it waits for the rows."""
 
 
+RESERVED = frozenset({"lag"})
+"""Columns whose names are reserved words of MySQL: statements write them as `{quote}lag{quote}`."""
+
 FIELD = re.compile(r":([a-z_]+)")
 """A field of a batch, as the SQL of a `TableWrite` names it."""
 
@@ -91,6 +94,7 @@ class Dialect(Protocol):
     lock: str
     lock_skip: str
     by_key: str
+    quote: str
     lateral: bool
     """True if a query can look up each element of a list by an index (LATERAL)."""
     probes_in_recursion: bool

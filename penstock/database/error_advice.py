@@ -52,7 +52,7 @@ NO_PLACE = (
     "Its connections are all taken: let it have more (max_connections), or see who needs so many; behind a pooler "
     "fewer will do."
 )
-NO_NUMBER = "A row has used up the numbers of its table: `penstock doctor --repair` sets them back."
+NO_NUMBER = "The numbers of the table's rows are used up: `penstock doctor --repair` sets them back."
 AGAIN = "Another transaction went first, and this one was undone: do it again."
 NO_OPTION = "Correct what the URL says behind the ?."
 POOLER_REFUSES = (
@@ -86,6 +86,8 @@ ADVICE = {
     "remaining connection slots": NO_PLACE,
     "auto-increment value": NO_NUMBER,
     '(167, "out of range': NO_NUMBER,
+    "reached maximum value of sequence": NO_NUMBER,
+    f"duplicate entry '{2**63 - 1}'": NO_NUMBER,  # MySQL gives the last number again
     "deadlock": AGAIN,
     "could not serialize": AGAIN,
     "rollback the current transaction": AGAIN,

@@ -72,6 +72,7 @@ class MySql(ByCursor):
     lock_skip = "FOR UPDATE SKIP LOCKED"
     # With old statistics a queue seems empty and a scan cheap; a scan would wait for every row that others have locked.
     by_key = "FORCE INDEX (PRIMARY)"
+    quote = "`"  # also where sql_mode has ANSI_QUOTES
     remove = REMOVE
     probes_in_recursion = False
     pushes_wakeups = False

@@ -177,6 +177,7 @@ class Sqlite(ByCursor):
     lock = ""
     lock_skip = ""
     by_key = ""
+    quote = '"'
     pushes_wakeups = False
     keeps_dead_rows = False
     locks_on_one_node = False

@@ -6,6 +6,7 @@ A template is portable SQL with a few marks, rendered once per database and cach
     {now}               the database's clock, in microseconds since 1970 (or the instant a test has set)
     {lock} {lock_skip}  row locks, where the database has them
     {by_key}            after a table's name: go by its key, where the database might not
+    {quote}             before and after a column whose name is a word of one of the databases (see `dialect`)
     {among:ids:uuid}    "is one of" a list parameter
     :name               a parameter
 """

@@ -94,7 +94,7 @@ def run_report(
     state = read.run_states(tx, [run]).get(run)
     if state is None:
         raise PenstockError(f"there is no run {run}; it may have been pruned")
-    wiring = wiring_for(engine_state, tx, state.definition)
+    wiring = wiring_for(engine_state, tx, state.definition, state.pipeline)
     counted = tx.rows(read.COUNTS, run=run)
     graph = graph_of(wiring, state.status, counted)
     is_pending = state.status is RunStatus.PENDING

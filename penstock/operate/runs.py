@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock.database.transaction import Transaction
@@ -10,7 +11,7 @@ from penstock.errors import PenstockError
 from penstock.operate.jobs import UnknownId, find_job, ids_like
 from penstock.pipelines.advance import read
 from penstock.pipelines.advance.read import RunStatusRow
-from penstock.pipelines.model.definition import Definition, Node, NodeKind, Wait
+from penstock.pipelines.model.definition import DamagedDefinition, Definition, Node, NodeKind, Wait
 from penstock.pipelines.model.expressions import path_of
 from penstock.pipelines.run import Step, step_of
 
@@ -208,7 +209,9 @@ def stored(tx: Transaction) -> dict[str, Entry]:
     found: dict[str, Entry] = {}
     for name, text in tx.rows(PIPELINE_DEFINITIONS):
         before = found.get(str(name)) or Entry(str(name))
-        found[str(name)] = replace(before, versions=before.versions + 1).now(Definition.from_text(str(text)))
+        found[str(name)] = replace(before, versions=before.versions + 1)
+        with suppress(DamagedDefinition):  # it is counted, and the last one that can be read is shown
+            found[str(name)] = found[str(name)].now(Definition.from_text(str(text)))
     for name, count in tx.rows(UNDER_WAY):
         if name in found:
             found[str(name)] = replace(found[str(name)], under_way=int(count))

@@ -292,7 +292,8 @@ class Run(RunControl, RunDefinition, Generic[R]):
         early: Callable[[], Values] | None,
     ) -> Any:
         if state.status is not RunStatus.SUCCEEDED:
-            definition = wiring_for(self._host.engine.engine_state, tx, state.definition).definition
+            engine_state = self._host.engine.engine_state
+            definition = wiring_for(engine_state, tx, state.definition, state.pipeline).definition
             why = reading.first_failure(tx, self.id, definition)
             raise RunFailed(self.id, state.status, state.reasons, *why)
         if state.mode == RunMode.STOPPED:
@@ -313,14 +314,15 @@ class Run(RunControl, RunDefinition, Generic[R]):
         if found is None:
             return []
         engine_state = self._host.engine.engine_state
-        read = values.reader(engine_state, wiring_for(engine_state, tx, found.definition), found.pipeline)
+        wiring = wiring_for(engine_state, tx, found.definition, found.pipeline)
+        read = values.reader(engine_state, wiring, found.pipeline)
         return [step_of(row, attempts.get(str(row[0]), []), read) for row in rows]
 
     def _graph(self, tx: Transaction) -> Graph:
         state = reading.run_states(tx, [self.id]).get(self.id)
         if state is None:
             raise PenstockError(f"there is no run {self.id}")
-        wiring = wiring_for(self._host.engine.engine_state, tx, state.definition)
+        wiring = wiring_for(self._host.engine.engine_state, tx, state.definition, state.pipeline)
         return graph_of(wiring, state.status, tx.rows(reading.COUNTS, run=self.id))
 
     def __eq__(self, other: object) -> bool:

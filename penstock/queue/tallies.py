@@ -47,7 +47,7 @@ WHERE span = :span AND begins_at = :begins_at AND task = :task AND queue = :queu
 """
 SAMPLE = """
 UPDATE {queue_samples} SET available = CASE WHEN available < :available THEN :available ELSE available END,
-  lag = CASE WHEN lag < :lag THEN :lag ELSE lag END
+  {quote}lag{quote} = CASE WHEN {quote}lag{quote} < :lag THEN :lag ELSE {quote}lag{quote} END
 WHERE span = :span AND begins_at = :begins_at AND queue = :queue
 """
 NOW = "SELECT {now}"

@@ -14,7 +14,8 @@ from sqlalchemy import String, insert, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from penstock import Concurrency, Penstock, Reconcilable, Retry, Snooze
-from penstock.queue import reclaim
+from penstock.operate.pages.charts import Period, chart
+from penstock.queue import reclaim, tallies
 from penstock.reconcile import outcome
 from penstock.runtime.executors.job_work import JobWork
 from penstock.runtime.reconcilers.row_source import RowSource
@@ -295,6 +296,30 @@ def reconciled(app: Penstock) -> Play:
     return play
 
 
+def counted(app: Penstock) -> Play:
+    """Attempts are folded into roll-ups, the length of a queue is written, and a chart shows both.
+
+    To measure a queue is no part of it: its jobs are counted up to a limit, however large the batch is.
+    """
+
+    @app.task(name="count")
+    def counts(number: int) -> int:
+        return number
+
+    def play(size: int) -> None:
+        counts.enqueue_many([(number,) for number in range(size)])
+        app.database.in_transaction(tallies.sample, [tallies.QueueSample(QUEUE, size, 1)])
+        with Batches(app) as worker:
+            assert worker.work_off(size) == size
+        while app.database.in_transaction(tallies.fold, size, []):
+            pass
+        drawn = app.database.read(chart, Period.HOUR, "count")
+        assert sum(point.succeeded for point in drawn.points) >= size
+        assert max(point.available for point in drawn.points) >= size
+
+    return play
+
+
 def fill(app: Penstock, rows: int) -> None:
     """Schedules that are not due, and rows that no reconciler wants."""
     table = next(each for each in app.metadata.tables.values() if each.name.endswith("_schedules"))
@@ -318,4 +343,5 @@ SCENES: tuple[Scene, ...] = (
     followed,
     scheduled,
     reconciled,
+    counted,
 )

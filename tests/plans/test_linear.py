@@ -130,7 +130,8 @@ def check_reads(url: str, state: str) -> None:
 
 def check_tables(statements: Iterable[str]) -> None:
     """The scenes have come to the tables that only some of them use."""
-    for table in ("plan_widgets", "penstock_schedule_ticks", "penstock_job_followers", "penstock_joins"):
+    some = ("schedule_ticks", "job_followers", "joins", "rollups", "queue_samples")
+    for table in ("plan_widgets", *[f"penstock_{name}" for name in some]):
         assert any(table in sql for sql in statements), table
 
 

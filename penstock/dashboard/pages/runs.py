@@ -18,6 +18,7 @@ from penstock.operate.pages.run_search import RunFilter
 from penstock.operate.pages.run_steps import AttemptRow, RelatedRun, RunDetail, StepCounts, StepRow
 from penstock.operate.runs import find_run
 from penstock.pipelines.advance import run_headers
+from penstock.pipelines.advance.read import stored_reasons
 from penstock.pipelines.advance.run_rows import of_run, wiring_for
 from penstock.pipelines.lifecycle import revivals
 from penstock.pipelines.lifecycle.fork import redone_steps
@@ -27,7 +28,6 @@ from penstock.pipelines.model.expressions import path_of, path_text
 from penstock.pipelines.model.wiring import Wiring
 from penstock.queue.jobs import SCHEDULE_HEADER
 from penstock.values.status import Reason, RunStatus
-from penstock.values.typed_json.json_text import loads
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -73,7 +73,7 @@ def run(view: View) -> Page:
         detail = run_steps.run_detail(tx, id)
         if detail is None:
             raise NotFound(f"there is no run {id}; it may have been pruned")
-        wiring = wiring_for(view.app.engine.engine_state, tx, detail.definition)
+        wiring = wiring_for(view.app.engine.engine_state, tx, detail.definition, detail.pipeline)
         return detail, _Run(view, tx, detail, wiring).data()
 
     detail, data = view.read(read)
@@ -129,8 +129,7 @@ class _Run:
         detail, view = self.detail, self.view
         is_pending = detail.status == RunStatus.PENDING
         pipeline = view.app.find_pipeline(detail.pipeline)
-        reasons = loads(detail.reasons)
-        assert isinstance(reasons, list)
+        reasons = stored_reasons(detail.reasons)
         return {
             "id": detail.id,
             "pipeline": detail.pipeline,
@@ -138,7 +137,7 @@ class _Run:
             "status": detail.status,
             "key": detail.key,
             "labels": self.read(of_run, detail.id),
-            "reasons": [{"reason": str(one), "means": Reason.stored(one).explanation} for one in reasons],
+            "reasons": [{"reason": one, "means": Reason.stored(one).explanation} for one in reasons],
             "definition": detail.definition,
             "only_step": None if detail.forked_from else detail.only_step,
             "forked_at_step": detail.only_step if detail.forked_from else None,
@@ -357,7 +356,7 @@ class _Run:
         detail = None if id is None else self.read(run_steps.run_detail, id)
         if detail is None or detail.parent != self.detail.id:
             return None
-        wiring = wiring_for(view.app.engine.engine_state, self.tx, detail.definition)
+        wiring = wiring_for(view.app.engine.engine_state, self.tx, detail.definition, detail.pipeline)
         nodes = [node.key for node in wiring.definition.nodes if node.kind.is_step]
         known = self.read(run_steps.step_counts, detail.id, nodes)
         progress = self.read(run_steps.expand_progress, detail.id, wiring)

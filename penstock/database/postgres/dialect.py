@@ -95,6 +95,7 @@ class Postgres:
     lock = "FOR UPDATE"
     lock_skip = "FOR UPDATE SKIP LOCKED"
     by_key = ""
+    quote = '"'
     lateral = True
     probes_in_recursion = True
     fast_path = ALL_PARTS

@@ -156,7 +156,7 @@ def _numbers(tx: Transaction) -> Iterable[Damage]:
     for table in sequences.COUNTED:
         if sequences.is_used_up(tx, table):
             message = (
-                f"a row of the table {table} was given so great a number that no row can be added after it"
+                f"the numbers of the rows of the table {table} are used up: no row can be added any more"
             )
             yield Damage(f"table {table}", message, partial(_set_back, table))
 

@@ -43,7 +43,8 @@ SELECT task, SUM(attempts), SUM(failed), SUM(run_micros), MAX(longest),
 {IN_SEGMENT} GROUP BY task
 """
 SAMPLES = """
-SELECT begins_at, MAX(lag), SUM(available) FROM {queue_samples} WHERE span = :span AND begins_at >= :since"""
+SELECT begins_at, MAX({quote}lag{quote}), SUM(available) FROM {queue_samples}
+WHERE span = :span AND begins_at >= :since"""
 BAD = frozenset({"errored", "timed_out", "crashed"})
 
 Rows = list[tuple[object, ...]]

@@ -16,7 +16,7 @@ from penstock.database.transaction import Transaction
 from penstock.errors import AdvancementFailed
 from penstock.pipelines.advance import run_headers, run_rows, stop_requests, timers
 from penstock.pipelines.advance.advance import Advance, RunChange
-from penstock.pipelines.advance.read import first_failure
+from penstock.pipelines.advance.read import first_failure, stored_reasons
 from penstock.pipelines.advance.run_rows import RunView
 from penstock.pipelines.advance.state import EngineState, JobTemplate, Mode
 from penstock.pipelines.advance.values import result_text
@@ -31,7 +31,7 @@ from penstock.queue.jobs import EndedStep, NewJob, Offer, tier_of, with_headers
 from penstock.telemetry.events import RunEnded
 from penstock.values.ids import new_id
 from penstock.values.status import JobStatus, Reason, RunStatus
-from penstock.values.typed_json.json_text import dumps, loads
+from penstock.values.typed_json.json_text import dumps
 
 # The runs that follow others, seen from the end of one: they are to be looked at now (see `chains`).
 
@@ -304,13 +304,11 @@ def _settle_runs(application: Advance) -> list[EndedStep]:
 
 def _read(stored: Sequence[object]) -> _Row:
     mode, failed, halted, reasons, paused, ended, parent, reserved = stored
-    known = loads(str(reasons))
-    assert isinstance(known, list)
     return _Row(
         RunMode(str(mode)),
         int(str(failed)),
         bool(halted),
-        tuple([str(reason) for reason in known]),
+        stored_reasons(str(reasons)),
         paused is not None,
         ended is not None,
         None if parent is None else str(parent),

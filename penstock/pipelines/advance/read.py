@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, PenstockError
 from penstock.pipelines.model.definition import Definition, Strategy
 from penstock.pipelines.model.expressions import path_of
 from penstock.pipelines.plan.plan import strategy_of
@@ -76,12 +76,19 @@ def run_states(tx: Transaction, ids: Sequence[str]) -> dict[str, RunStatusRow]:
     return parse_run_states(tx.rows(RUN_STATES, ids=ids))
 
 
+def stored_reasons(text: str) -> tuple[str, ...]:
+    """The reasons of a run, as its row has them; a text that is no list is shown as the only one."""
+    try:
+        known = loads(text)
+    except PenstockError:
+        known = None
+    return tuple(map(str, known)) if isinstance(known, list) else (text,)
+
+
 def parse_run_states(rows: Iterable[Row]) -> dict[str, RunStatusRow]:
     found = {}
     for row in rows:
-        known = loads(row[7])
-        assert isinstance(known, list)
-        values = [*row[:5], RunStatus.stored(row[5]), row[6], tuple(known), *row[8:]]
+        values = [*row[:5], RunStatus.stored(row[5]), row[6], stored_reasons(row[7]), *row[8:]]
         found[str(row[0])] = RunStatusRow(*values)
     return found
 

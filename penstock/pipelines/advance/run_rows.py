@@ -7,6 +7,7 @@ holds one of them, and reads the definition after that, has the one that counts 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -14,6 +15,7 @@ from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.errors import ArgumentError, PenstockError
 from penstock.pipelines.advance.state import EngineState, Mode, RunHeader, TransactionState
+from penstock.pipelines.model.definition import DamagedDefinition
 from penstock.pipelines.model.wiring import Wiring, wiring_of
 from penstock.pipelines.plan.changes import Fan, RunMode
 from penstock.pipelines.plan.plan import RunFacts
@@ -145,7 +147,7 @@ def view(
     paused: bool = False,
 ) -> RunView:
     try:
-        wiring = wiring_for(engine_state, tx, origin.definition)
+        wiring = wiring_for(engine_state, tx, origin.definition, origin.pipeline)
     except Unreadable as error:
         raise engine_state.planning_failures.of(id, error) from error
     limit = engine_state.host.settings.max_fanout
@@ -167,18 +169,28 @@ def view(
     )
 
 
-def wiring_for(engine_state: EngineState, tx: Transaction, definition: str) -> Wiring:
-    """A stored definition, read once per process."""
+def wiring_for(
+    engine_state: EngineState, tx: Transaction, definition: str, pipeline: str | None = None
+) -> Wiring:
+    """A stored definition, read once per process; if it is lost, the pipeline's own, if that is the same."""
     found = engine_state.wirings.get(definition)
     if found is None:
         row = tx.row(DEFINITION, hash=definition)
-        if row is None:
+        text = _own_text(engine_state, definition, pipeline) if row is None else row[0]
+        if text is None:
             raise Unreadable(f"definition {definition} is missing")
         try:
-            found = engine_state.wirings[definition] = wiring_of(row[0])
-        except (ValueError, KeyError, TypeError) as error:
-            raise Unreadable(f"definition {definition} cannot be read ({error})") from error
+            found = engine_state.wirings[definition] = wiring_of(text)
+        except DamagedDefinition as error:
+            raise Unreadable(f"definition {definition} cannot be read ({error.__cause__})") from error
     return found
+
+
+def _own_text(engine_state: EngineState, definition: str, pipeline: str | None) -> str | None:
+    own = engine_state.host.find_pipeline(pipeline) if pipeline is not None else None
+    with suppress(Exception):  # the function of a pipeline may raise anything
+        return own.definition.text if own is not None and own.definition.hash == definition else None
+    return None
 
 
 # How many steps a run may have in all (`max_steps`). Only expands make more than the definition shows.

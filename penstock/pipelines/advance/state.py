@@ -182,7 +182,8 @@ class EngineState:
         self.host = host
         self.features = features
         self.wirings: dict[str, Wiring] = {}
-        self.stored: set[str] = set()
+        self.stored: dict[str, float] = {}
+        """By hash, when this process last wrote a definition, by its own clock (see `start.store`)."""
         self.stable: dict[tuple[str, str], frozenset[str]] = {}
         """The steps that come to the same in two definitions, by their hashes."""
         self.dependants: dict[tuple[str, str], Mapping[str, int]] = {}

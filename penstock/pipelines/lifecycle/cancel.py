@@ -18,6 +18,7 @@ from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused, CancelConflict
 from penstock.pipelines.advance import expand, finish, stop_requests, timers
 from penstock.pipelines.advance.finish import follow
+from penstock.pipelines.advance.read import stored_reasons
 from penstock.pipelines.advance.run_rows import views, wiring_for
 from penstock.pipelines.advance.state import EngineState
 from penstock.pipelines.lifecycle.claimed_steps import not_started
@@ -31,7 +32,7 @@ from penstock.queue.limits import slots
 from penstock.queue.wakeups import ready
 from penstock.values.ids import FIRST_ID
 from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
-from penstock.values.typed_json.json_text import dumps, loads
+from penstock.values.typed_json.json_text import dumps
 
 LOCK = "SELECT status, mode, ended_at FROM {runs} WHERE id = :id {lock}"
 CANCEL = "UPDATE {runs} SET mode = 'cancelled', status = 'cancelling', paused_at = NULL WHERE id = :id"
@@ -197,13 +198,11 @@ def exceed_deadline(engine_state: EngineState, tx: Transaction, run: str) -> Non
     limit = wiring_for(engine_state, tx, definition).definition.deadline
     if limit is None or started is None or now - started < int(limit * 1_000_000):
         return
-    known = loads(reasons)
-    assert isinstance(known, list)
     tx.run(
         HALT,
         id=run,
         mode="halted" if mode == "running" else mode,
-        reasons=dumps([*known, Reason.DEADLINE_EXCEEDED.value]),
+        reasons=dumps([*stored_reasons(reasons), Reason.DEADLINE_EXCEEDED.value]),
     )
     timers.set(tx, timers.SWEEP, run)
     stop_requests.request_stop(tx, run)
@@ -296,9 +295,7 @@ def _reason(engine_state: EngineState, tx: Transaction, run: str) -> Reason | No
         return None
     if row[0] == RunMode.CANCELLED:
         return Reason.CANCELLED
-    known = loads(row[1])
-    late = isinstance(known, list) and Reason.DEADLINE_EXCEEDED.value in known
-    if late:
+    if Reason.DEADLINE_EXCEEDED.value in stored_reasons(row[1]):
         return Reason.DEADLINE_EXCEEDED
     strict = wiring_for(engine_state, tx, row[2]).definition.halt_running is Running.CANCEL
     return Reason.RUN_HALTED if strict and row[0] == RunMode.HALTED else None

@@ -3,7 +3,9 @@ key."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
@@ -32,6 +34,10 @@ IS_THERE = "SELECT 1 FROM {runs} WHERE id = :id {lock}"
 TAKE_KEY = "UPDATE {run_keys} SET run_id = :id WHERE pipeline = :pipeline AND run_key = :key"
 DUE = "SELECT status FROM {runs} WHERE id = :id {lock}"
 STARTED = "UPDATE {runs} SET status = 'running', started_at = {now} WHERE id = :id"
+STORED = "SELECT hash FROM {definitions} WHERE hash {among:hashes:text}"
+REMEMBERED = 5.0
+"""Seconds for which a process takes a definition that it has written for stored. Later the database may have been
+restored, or a server that was behind may have taken over, without that row."""
 
 
 class NewRun(NamedTuple):
@@ -203,15 +209,21 @@ def is_written(tx: Transaction, run: str) -> bool:
 
 
 def store(engine_state: EngineState, tx: Transaction, definitions: dict[str, Definition]) -> None:
-    """Write definitions that are not there yet."""
+    """Write definitions that may not be there yet."""
     for key, definition in definitions.items():
         if key not in engine_state.wirings:
             engine_state.wirings[key] = wiring_of(definition.text)
-    fresh = [key for key in sorted(definitions) if key not in engine_state.stored]
-    rows = [{"hash": key, "name": definitions[key].name, "text": definitions[key].text} for key in fresh]
+    now = time.monotonic()
+    unsure = [key for key in sorted(definitions) if engine_state.stored.get(key, -inf) <= now - REMEMBERED]
+    if not unsure:
+        return
+    # Asked first: to insert a row that is there would lock it, on MySQL, until the caller's transaction ends.
+    again = [key for key in unsure if key in engine_state.stored]
+    there = {key for (key,) in tx.rows(STORED, hashes=again)} if again else set()
+    missing = [definitions[key] for key in unsure if key not in there]
+    rows = [{"hash": one.hash, "name": one.name, "text": one.text} for one in missing]
     tx.insert("definitions", rows, ignore_duplicates=True, created_at="{now}")
-    if fresh:
-        tx.after_commit(lambda: engine_state.stored.update(fresh))
+    tx.after_commit(lambda: engine_state.stored.update(dict.fromkeys(unsure, now)))
 
 
 def _row(new: NewRun) -> dict[str, object]:

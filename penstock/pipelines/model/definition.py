@@ -12,8 +12,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import cast, get_origin
+from typing import Any, cast, get_origin
 
+from penstock.errors import PenstockError
 from penstock.pipelines.model.expressions import (
     NOTHING,
     Element,
@@ -31,6 +32,10 @@ from penstock.values.typed_json.parameters import KEYWORDS, REST
 # A callback task as the definition stores it: the process that ends the run may not know the task.
 
 ALIASES = {"run": "run_id", "id": "run_id", "name": "signal"}
+
+
+class DamagedDefinition(PenstockError):
+    """A stored definition that is not what was written, or that a newer version wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,8 +400,14 @@ class Definition:
 
     @classmethod
     def from_text(cls, text: str) -> Definition:
-        """Read a stored definition."""
-        stored = json.loads(text)
+        """Read a stored definition; `DamagedDefinition` if that cannot be done."""
+        try:
+            return cls._read(json.loads(text))
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise DamagedDefinition(f"a stored definition cannot be read ({error})") from error
+
+    @classmethod
+    def _read(cls, stored: Any) -> Definition:
         if stored["format"] != FORMAT:
             raise ValueError(f"definition format {stored['format']} is not known to this version of Penstock")
         return cls(

@@ -1,9 +1,11 @@
 """database/sequences: a row with the greatest number of all is named and repaired, and rows can be added again."""
 
+from collections.abc import Callable
+
 import pytest
 
 from penstock import Penstock
-from penstock.database.sequences import COUNTED
+from penstock.database.sequences import COUNTED, SEQUENCE
 from penstock.errors import DatabaseUnavailable
 from penstock.operate.diagnosis import damage
 from penstock.testing import drain
@@ -28,6 +30,11 @@ def ran(app: Penstock) -> list[int]:
 
     app.prepare()
     return done
+
+
+@pytest.fixture
+def postgres_app(postgres_url: str, app_on: Callable[..., Penstock]) -> Penstock:
+    return app_on(postgres_url)
 
 
 def counts_by_rows(app: Penstock) -> bool:
@@ -80,6 +87,39 @@ def test_the_row_keeps_its_place_before_later_ones(app: Penstock, ran: list[int]
     note.enqueue(3)
     drain(app)
     assert ran == [1, 2, 3] or not counts_by_rows(app)
+
+
+@pytest.mark.parametrize("table", COUNTED)
+def test_a_sequence_at_its_end_is_repaired(postgres_app: Penstock, table: str) -> None:
+    app = postgres_app
+    app.database.in_transaction(
+        lambda tx: tx.run(f"ALTER TABLE {{{table}}} ALTER COLUMN seq RESTART WITH {GREATEST}")
+    )
+    assert not damage.find(app.database), "there is one number left"
+    app.database.in_transaction(lambda tx: tx.row(f"SELECT nextval({SEQUENCE % table})"))
+    assert [each.subject for each in damage.find(app.database)] == [f"table {table}"]
+    assert table in bad(app)["rows"].message
+    assert all(mended for _, mended in damage.repair(app.database))
+    assert not damage.find(app.database)
+
+
+def test_an_enqueue_that_finds_no_number_says_what_to_do(postgres_app: Penstock) -> None:
+    done: list[int] = []
+
+    @postgres_app.task(name="note")
+    def note(number: int) -> None:
+        done.append(number)
+
+    postgres_app.database.in_transaction(
+        lambda tx: tx.run(f"ALTER TABLE {{availabilities}} ALTER COLUMN seq RESTART WITH {GREATEST - 1}")
+    )
+    note.enqueue_many([(1,), (2,)])
+    with pytest.raises(DatabaseUnavailable, match="doctor --repair"):
+        note.enqueue(3)
+    assert all(mended for _, mended in damage.repair(postgres_app.database))
+    note.enqueue(3)
+    drain(postgres_app)
+    assert done == [1, 2, 3], "in their order"
 
 
 def test_tallies_count_too(app: Penstock, ran: list[int]) -> None:

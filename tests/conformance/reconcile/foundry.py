@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from sqlalchemy import JSON, Column, ForeignKey, Integer, String, Table
+from sqlalchemy import JSON, Column, ForeignKey, Integer, String, Table, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
@@ -173,6 +173,20 @@ regretted: list[tuple[Any, Any]] = []
 )
 def wait(item: Any) -> None:
     _sit("wait")
+
+
+@app.reconciler(
+    Engine,
+    where=of("sold"),
+    name="sell",
+    executor="process",
+    on_lost=lambda item, values: regretted.append((item.id, values)),
+)
+def sell(item: Any) -> dict[str, Any]:
+    """Another process takes the row before this one has returned."""
+    with app.database.engine.begin() as connection:
+        connection.execute(update(Engine).where(Engine.id == item.id).values(lock_token=7))
+    return {"state": "sold", "note": "for nothing"}
 
 
 def _sit(name: str) -> None:

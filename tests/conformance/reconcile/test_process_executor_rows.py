@@ -148,6 +148,20 @@ def test_a_process_that_hangs_is_killed_by_its_timeout(foundry: Any, tmp_path: P
     assert is_gone(int((tmp_path / "hang").read_text()))
 
 
+def test_what_a_process_has_returned_for_a_row_that_is_lost_is_undone(foundry: Any) -> None:
+    """The worker calls `on_lost`, not the handler's process, and with the values as middleware has left them."""
+    add(foundry, foundry.Engine, {"id": 1, "kind": "sold"})
+
+    async def live(_: Worker) -> None:
+        await until(lambda: foundry.regretted)
+
+    beside_a_worker(foundry.app, live, role="reconciler")
+    assert foundry.regretted == [(1, {"state": "sold", "note": "for nothing by sell"})]
+    row = engine(foundry)
+    assert (row.state, row.note, row.lock_token) == ("new", None, 7)
+    assert failures(foundry) == {}
+
+
 def test_a_process_whose_row_is_lost_is_killed_and_writes_nothing(foundry: Any, tmp_path: Path) -> None:
     add(foundry, foundry.Engine, {"id": 1, "kind": "wait"})
 

@@ -5,6 +5,7 @@ Who only sleeps is left alone. What is found out by silence is tested everywhere
 each other.
 """
 
+import os
 import signal
 import time
 from pathlib import Path
@@ -61,6 +62,25 @@ def test_a_killed_worker_is_seen_and_a_frozen_one_left_alone(
             eventually(lambda: rows(shop, RUNNING) == [("sleeper", 0)], SOON)
             assert time.monotonic() - killed < SOON
             eventually(lambda: len(rows(shop, "SELECT id FROM {processes}")) == 2)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_names_that_another_user_has_squatted_slow_no_recovery(
+    shop: Penstock, database_url: str, tmp_path: Path
+) -> None:
+    """In shared memory every user may make files, also under the names that Penstock would take first."""
+    for name in (f"penstock-{os.geteuid()}", f"penstock-{os.geteuid()}.1"):
+        (tmp_path / name).write_text("theirs")
+        os.chown(tmp_path / name, 65534, 65534)
+    shop.tasks["forever"].options(queue="victim").enqueue()
+    with started(part(database_url, tmp_path, "serve", "victim")) as victim:
+        eventually(lambda: len(rows(shop, RUNNING)) == 1)
+        with started(part(database_url, tmp_path, "serve", "heir")):
+            eventually(lambda: len(rows(shop, "SELECT id FROM {processes}")) == 2)
+            victim.kill()
+            eventually(lambda: rows(shop, RUNNING) == [], SOON)
+            eventually(lambda: len(rows(shop, "SELECT id FROM {processes}")) == 1)
+    assert (tmp_path / f"penstock-{os.geteuid()}").read_text() == "theirs"
 
 
 def has_looked(app: Penstock) -> bool:
