@@ -98,8 +98,11 @@ class Shutdown:
         worker.rows.give_back_running()
         await self._until(lambda: worker.busy == 0, 2)
         worker.rows.give_up_running()
-        # While the database is away, outcomes are not settled yet: use the rest of the time for them.
-        await self._until(lambda: worker.at_rest, self._left(5))
+        # While the database is away, outcomes are not settled yet: use the rest of the time for them. For those that
+        # the database refuses by themselves a moment must do.
+        await self._until(lambda: worker.at_rest or worker.only_refused, self._left(SETTLE_FOR))
+        if worker.only_refused:
+            await self._until(lambda: worker.at_rest, SETTLE_FOR)
 
     async def _until(self, done: Callable[[], bool], seconds: float) -> None:
         deadline = self.worker.loop.time() + seconds

@@ -450,6 +450,12 @@ class Worker:
     def at_rest(self) -> bool:
         return not (self.source.holdings.count or self.pump.unsettled) and self.rows.at_rest
 
+    @property
+    def only_refused(self) -> bool:
+        """True if this process holds nothing but claims whose outcomes the database refuses."""
+        held = self.source.holdings.count > self.pump.refused or self.pump.unsettled > 0
+        return not held and self.rows.at_rest
+
     def stop_listening(self) -> None:
         self._stop_listening()
         self.app.wakeups.housekeepers -= 1

@@ -114,6 +114,11 @@ class Pump(Service, Generic[C, F]):
         return len(self._outbox)
 
     @property
+    def refused(self) -> int:
+        """Outcomes that the database refuses in every form; they are tried again later."""
+        return len(self._refused)
+
+    @property
     def unrecorded(self) -> int:
         """Outcomes that would be lost with this process: those that wait, and those on their way to the database."""
         return len(self._outbox) + self._settling

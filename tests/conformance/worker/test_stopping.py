@@ -4,9 +4,13 @@ budget is spent.
 
 import asyncio
 import threading
+from collections.abc import Callable
+
+import pytest
 
 from penstock import Penstock
 from penstock.job import Job
+from penstock.runtime import shutdown
 from penstock.runtime.worker import Worker
 from penstock.telemetry.events import RowSetAside, TroubleBegan
 from tests.conformance.embedded import beside_a_worker
@@ -205,3 +209,30 @@ def test_a_job_that_cannot_be_given_back_keeps_no_other_from_it(app: Penstock) -
     beside_a_worker(app, second)
     assert [len(job.attempts()) for job in jobs] == [2] * 5
     assert count(app, "claims") == 0
+
+
+def test_a_stop_does_not_wait_long_for_an_outcome_that_is_refused(
+    make_app: Callable[..., Penstock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = make_app(shutdown_timeout=3600)
+    monkeypatch.setattr(shutdown, "SETTLE_FOR", 0.2)
+    go_on = asyncio.Event()
+
+    @app.task
+    async def work() -> str:
+        await go_on.wait()
+        return "done"
+
+    async def main() -> None:
+        worker = app.worker()
+        await worker.start()
+        job = await work.enqueue_async()
+        await until(lambda: worker.busy == 1)
+        with refusing_the_end_of(app, job.id):
+            go_on.set()
+            await until(lambda: worker.only_refused and worker.pump.refused == 1)
+            await asyncio.wait_for(worker.stop(), 30)
+            assert job.status == "running"
+
+    asyncio.run(main())
+    assert count(app, "processes") == 0
