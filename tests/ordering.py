@@ -1,8 +1,8 @@
 """The order of the tests of a run with several pytest processes: those that wait come first.
 
 A test that starts processes, servers or a browser mostly waits for them. Were such tests the last ones, the processors
-would have nothing to do beside them. So half of the pytest processes begin with them, file by file, and the other half
-has work for the processors meanwhile; in the end only quick tests are left, which the processes take from each other.
+would have nothing to do beside them. So most of the pytest processes begin with them, file by file, and the others
+have work for the processors meanwhile; in the end only quick tests are left, which the processes take from each other.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,25 +10,44 @@ from itertools import chain, groupby, islice
 
 import pytest
 
-WAITING = ("browser", "chaos", "distribution", "django", "docs", "fuzz", "process")
-"""Folders of tests that mostly wait."""
+SECONDS = {
+    "browser": 5.0,
+    "chaos": 3.0,
+    "distribution": 12.0,
+    "django": 10.0,
+    "docs": 0.2,
+    "fuzz": 3.0,
+    "process": 4.0,
+}
+"""Folders of tests that mostly wait, and about how long one of them takes."""
 
 
 def dealt(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
     """The same tests, so that xdist's `worksteal`, which gives each process a part of them at first, deals them so."""
     modules = [list(some) for _, some in groupby(items, key=lambda item: item.path)]
-    waiting = [module for module in modules if _waits(module[0])]
-    quick = chain.from_iterable(module for module in modules if not _waits(module[0]))
-    hands = max(1, processes // 2)
+    quick = chain.from_iterable(module for module in modules if not _seconds(module))
+    hands = _hands([module for module in modules if _seconds(module)], max(1, processes * 2 // 3))
     dealt: list[pytest.Item] = []
     for number, size in enumerate(_sizes(len(items), processes)):
-        first = list(chain.from_iterable(waiting[number::hands])) if number < hands else []
+        first = hands[number] if number < len(hands) else []
         dealt += [*first, *islice(quick, max(0, size - len(first)))]
     return [*dealt, *quick]
 
 
-def _waits(item: pytest.Item) -> bool:
-    return item.nodeid.split("/")[1] in WAITING
+def _hands(modules: Sequence[list[pytest.Item]], count: int) -> list[list[pytest.Item]]:
+    """Whole modules, the longest first, each to the process that has least to wait so far."""
+    hands: list[list[pytest.Item]] = [[] for _ in range(count)]
+    waits = [0.0] * count
+    for module in sorted(modules, key=_seconds, reverse=True):
+        least = waits.index(min(waits))
+        hands[least] += module
+        waits[least] += _seconds(module)
+    return hands
+
+
+def _seconds(module: Sequence[pytest.Item]) -> float:
+    """How long a module waits in all; none: it is quick."""
+    return SECONDS.get(module[0].nodeid.split("/")[1], 0.0) * len(module)
 
 
 def _sizes(count: int, parts: int) -> Iterator[int]:

@@ -21,7 +21,7 @@ def test_every_test_is_dealt_once(processes: int, waiting: int) -> None:
     assert sorted(map(id, dealt(items, processes))) == sorted(map(id, items))
 
 
-def test_half_of_the_processes_begin_with_tests_that_wait() -> None:
+def test_two_of_four_processes_begin_with_tests_that_wait() -> None:
     items = [*_tests("tests/conformance/test_a.py", 50), *_tests("tests/process/test_b.py", 3)]
     items += [*_tests("tests/process/test_c.py", 3), *_tests("tests/pure/test_d.py", 4)]
     order = [item.nodeid.split("/")[1] for item in dealt(items, 4)]
