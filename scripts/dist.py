@@ -64,8 +64,7 @@ def build(folder: Path) -> tuple[Path, Path]:
             shutil.copy(ROOT / name, tree)
         shutil.copytree(ROOT / "penstock", tree / "penstock", ignore=shutil.ignore_patterns("__pycache__"))
         sdist = folder / _made(tree, "build_sdist", folder)
-        with tarfile.open(sdist) as archive:
-            archive.extractall(place, filter="data")
+        shutil.unpack_archive(sdist, place)
         (unpacked,) = Path(place).glob("penstock-*")
         return folder / _made(unpacked, "build_wheel", folder), sdist
 

