@@ -227,7 +227,7 @@ class Pump(Service, Generic[C, F]):
         """A turn; with a backlog, and where processors are shared with other processes, in a place at the gate."""
         if self.gate is None or self.waiting() < LEAST_WAITING:
             return self.guarded_turn()
-        place = self.gate.enter(COLLECT_FOR)
+        place = self.gate.enter()
         try:
             return self.guarded_turn()
         finally:

@@ -14,8 +14,10 @@ import os
 import tempfile
 import time
 
-TRY_AGAIN = 0.002
+TRY_AGAIN = 0.005
 """Seconds between two looks for a free place."""
+PATIENCE = 0.25
+"""Seconds after which a turn begins without a place."""
 
 
 class TurnGate:
@@ -25,7 +27,7 @@ class TurnGate:
         self.places = places
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it is open as long as the process lives
 
-    def enter(self, seconds: float) -> int | None:
+    def enter(self, seconds: float = PATIENCE) -> int | None:
         """Take a place; None if none is free within so many seconds."""
         deadline = time.monotonic() + seconds
         while True:
