@@ -46,9 +46,9 @@ def contenders(peers: list[str]) -> list[Contender]:
 
 
 def peers_environment() -> Path:
-    """A virtual environment for the peers, made when first needed and again when the pins change."""
+    """A virtual environment for the peers, made when first needed and again when the pins or our own Python change."""
     stamp = ENVIRONMENT / ".peers"
-    wanted = PEERS_FILE.read_text()
+    wanted = f"{PEERS_FILE.read_text()}\n{sys.base_prefix} {sys.version}"
     if not stamp.exists() or stamp.read_text() != wanted:
         venv.create(ENVIRONMENT, clear=True, with_pip=True)
         pip = [str(ENVIRONMENT / "bin" / "python"), "-m", "pip", "install", "--quiet"]
