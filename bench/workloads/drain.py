@@ -139,6 +139,7 @@ def count_statements(bench: Bench) -> Figures:
 
 
 UNITS = {"jobs": "jobs/s", "cpu": "worker CPU µs/job", "server": "server CPU µs/job"}
+SCALED = {f"{name} {number}": f"{unit}, {number}" for name, unit in UNITS.items() for number in SCALE}
 WORKLOADS = (
     Workload("drain-1", "drain 20,000 no-op jobs, 1 process", drain, UNITS | {"wal": "WAL bytes/job"}),
     Workload("drain-2", "the same, 2 processes", partial(drain, processes=2), {"jobs": "jobs/s"}),
@@ -153,14 +154,14 @@ WORKLOADS = (
         "drain-scale-started",
         "100,000 by workers that have started before, 1 to 16 processes",
         partial(scale, measure=drain_started),
-        {f"{name} {number}": f"{unit}, {number}" for name, unit in UNITS.items() for number in SCALE},
+        SCALED,
         ("penstock",),
     ),
     Workload(
         "drain-scale-supervised",
         "the same, by the children of one supervisor",
         partial(scale, measure=drain_supervised),
-        {f"{name} {number}": f"{unit}, {number}" for name, unit in UNITS.items() for number in SCALE},
+        SCALED,
         ("penstock",),
     ),
     Workload(

@@ -54,7 +54,7 @@ def test_nor_by_one_who_rests(
     app = app_on(postgres_url, **judge)
     _holder(app_on(postgres_url, **other))
     wanted = IdleQuery(app.task_names, None, "", app.settings.reap_after)
-    seen = app.database.in_transaction(run_idle_check, new_id(), wanted, "nobody", "word")
+    seen = app.database.in_transaction(run_idle_check, new_id(), wanted, "no_channel", "word")
     assert seen.holder_silent is not None
     assert seen.silent is not None
     assert (seen.holder_silent < 0, seen.silent < 0) == (dead, dead)

@@ -10,11 +10,15 @@ import pytest
 
 from penstock import Penstock
 from penstock.job import Job
+from penstock.queue import reclaim
 from penstock.runtime import shutdown
+from penstock.runtime.liveness.process_row import Departure
 from penstock.runtime.worker import Worker
 from penstock.telemetry.events import RowSetAside, TroubleBegan
+from penstock.testing import drain
 from tests.conformance.embedded import beside_a_worker
 from tests.conformance.faults import failing_at, out_of_disk
+from tests.conformance.operate.helpers import declare_tasks, enqueue, register, take
 from tests.conformance.refusing import refusing_the_end_of
 from tests.conformance.rows import count, counts, state
 from tests.refused import no_threads
@@ -236,3 +240,25 @@ def test_a_stop_does_not_wait_long_for_an_outcome_that_is_refused(
 
     asyncio.run(main())
     assert count(app, "processes") == 0
+
+
+class Died(BaseException):
+    """The process is gone, and everything that it would have done next."""
+
+
+@pytest.mark.parametrize("point", ["release.2", "release.committed", "leave.1", "leave.2"])
+def test_a_process_may_die_while_it_gives_back_job_by_job(app: Penstock, point: str) -> None:
+    """Its row stays until its last transaction, so the rest is found as with any dead process."""
+    declare_tasks(app)
+    jobs = [enqueue(app, "quick", number) for number in range(4)]
+    take(app, process := register(app))
+    with refusing_the_end_of(app, jobs[1].id):
+        with failing_at(point, Died(), times=1), pytest.raises(Died):  # type: ignore[arg-type]
+            Departure(app.database, app.events, [process]).go()
+        assert count(app, "processes") == 1
+        assert jobs[1].status == "running"
+    app.database.in_transaction(reclaim.remove_process, process)
+    app.database.in_transaction(reclaim.reclaim)
+    drain(app)
+    assert [job.result(timeout=0) for job in jobs] == [0, 1, 2, 3]
+    assert count(app, "claims") == 0
