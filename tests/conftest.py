@@ -18,6 +18,7 @@ import gc
 import os
 import shutil
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
@@ -77,6 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["PENSTOCK_PROFILE"] = profile
     _chosen_kinds(config)
     _hear_interrupts()
+    gc.disable()  # until all tests are collected: nothing of that is garbage, and looking takes a third of the time
     if hasattr(config, "workerinput"):
         config.stash[SESSION] = Path(config.workerinput["session"])
         die_with_parent(os.getppid(), signal.SIGKILL)
@@ -93,9 +95,18 @@ def _hear_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """pytest-rerunfailures writes twice and then reads: each test would wait 40 ms for the answer to the first."""
+    connection = getattr(getattr(session.config, "failures_db", None), "sock", None)
+    if hasattr(session.config, "workerinput") and connection is not None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: object) -> None:
-    node.workerinput["session"] = str(node.config.stash[SESSION])  # type: ignore[attr-defined]  # xdist has no types
+    config = node.config  # type: ignore[attr-defined]  # xdist has no types
+    given = {"session": str(config.stash[SESSION]), "steals": config.getoption("dist") == "worksteal"}
+    node.workerinput.update(given)  # type: ignore[attr-defined]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -132,13 +143,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ]
     config.hook.pytest_deselected(items=deselected)
     items[:] = [item for item in items if item not in deselected]
-    if hasattr(config, "workerinput") and config.getoption("dist") == "worksteal":
+    if hasattr(config, "workerinput") and config.workerinput["steals"]:
         items[:] = dealt(items, int(config.workerinput["workercount"]))
 
 
 def pytest_collection_finish() -> None:
     """Thousands of tests are there to stay: the collector need not look again and again whether one is garbage."""
     _keep_for_good()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

@@ -11,22 +11,28 @@ from itertools import chain, groupby, islice
 import pytest
 
 SECONDS = {
-    "browser": 5.0,
-    "chaos": 3.0,
-    "distribution": 12.0,
-    "django": 10.0,
-    "docs": 0.2,
-    "fuzz": 3.0,
-    "process": 4.0,
+    "browser": 3.5,
+    "chaos": 24.0,
+    "conformance/claim": 0.6,
+    "conformance/pipelines/retention": 1.0,
+    "conformance/reclaim": 0.5,
+    "conformance/reconcile/row_lock": 0.5,
+    "conformance/wakeups": 0.7,
+    "conformance/worker": 0.4,
+    "distribution": 7.0,
+    "django": 4.0,
+    "fuzz": 1.6,
+    "plans": 4.0,
+    "process": 2.4,
 }
 """Folders of tests that mostly wait, and about how long one of them takes."""
 
 
 def dealt(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
     """The same tests, so that xdist's `worksteal`, which gives each process a part of them at first, deals them so."""
-    modules = [list(some) for _, some in groupby(items, key=lambda item: item.path)]
+    modules = [list(some) for _, some in groupby(items, key=_module)]
     quick = chain.from_iterable(module for module in modules if not _seconds(module))
-    hands = _hands([module for module in modules if _seconds(module)], max(1, processes * 2 // 3))
+    hands = _hands([module for module in modules if _seconds(module)], max(1, processes - 2))
     dealt: list[pytest.Item] = []
     for number, size in enumerate(_sizes(len(items), processes)):
         first = hands[number] if number < len(hands) else []
@@ -45,9 +51,17 @@ def _hands(modules: Sequence[list[pytest.Item]], count: int) -> list[list[pytest
     return hands
 
 
+def _module(test: pytest.Item) -> str:
+    """Tests of one module stay together, and those of a browser: each process that runs some starts one of its own."""
+    return "browser" if test.nodeid.startswith("tests/browser/") else str(test.path)
+
+
 def _seconds(module: Sequence[pytest.Item]) -> float:
     """How long a module waits in all; none: it is quick."""
-    return SECONDS.get(module[0].nodeid.split("/")[1], 0.0) * len(module)
+    test = module[0].nodeid
+    return next((each for folder, each in SECONDS.items() if test.startswith(f"tests/{folder}/")), 0.0) * len(
+        module
+    )
 
 
 def _sizes(count: int, parts: int) -> Iterator[int]:

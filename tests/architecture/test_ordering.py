@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.ordering import dealt
+from tests.ordering import SECONDS, dealt
 
 
 def _tests(module: str, count: int) -> list[Any]:
@@ -30,3 +30,14 @@ def test_two_of_four_processes_begin_with_tests_that_wait() -> None:
         *("process", "process", "conformance"),
         *("conformance", "conformance"),
     ]
+
+
+def test_this_run_is_in_that_order(request: pytest.FixtureRequest) -> None:
+    config = request.config
+    if not hasattr(config, "workerinput") or not config.workerinput["steals"]:
+        pytest.skip("its tests are not dealt to several processes")
+    waits = [
+        item.nodeid.startswith(tuple(f"tests/{folder}/" for folder in SECONDS))
+        for item in request.session.items
+    ]
+    assert waits[0] or not any(waits)

@@ -18,7 +18,7 @@ import threading
 
 from penstock import Penstock, current
 
-app = Penstock(heartbeat_interval=0.3, reap_after=3, housekeeping_interval=0.2, poll_interval=0.1)
+app = Penstock(heartbeat_interval=0.3, reap_after=6, housekeeping_interval=0.2, poll_interval=0.1)
 
 
 @app.task(name="freeze", retries=0, max_crashes=0)
