@@ -233,6 +233,8 @@ class Database:
         found = self._renderers.get(style)
         if found is None:
             found = self._renderers[style] = Renderer(style, self._words(), self.dialect.among)
+            if self._clock == self.dialect.now:
+                found.share(type(self.dialect))
         return found
 
     def set_clock(self, sql: str | None) -> None:

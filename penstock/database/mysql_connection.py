@@ -36,9 +36,19 @@ class ProbedConnection(Base):
     _sock: Any
     _force_close: Callable[[], None]
 
+    _preferred_tls: Any = None
+    """Where the URL says nothing of TLS, one context serves all connections: to make one reads all certificates of the
+    machine, 16 ms of CPU, and then none is checked."""
     probe: Probe | None = None
     session: Hashable = None
     """The server's number for this connection, and where; None behind a proxy, which has numbers of its own."""
+
+    def _create_ssl_ctx(self, options: Any) -> Any:
+        if options:
+            return super()._create_ssl_ctx(options)  # type: ignore[misc]  # no stub
+        if ProbedConnection._preferred_tls is None:
+            ProbedConnection._preferred_tls = super()._create_ssl_ctx(options)  # type: ignore[misc]
+        return ProbedConnection._preferred_tls
 
     def reach(self, seconds: float) -> None:
         """Connect. Gives up after this time if the server accepts the connection and then sends nothing."""

@@ -1,6 +1,6 @@
 """Statement templates: one text for three databases.
 
-A template is portable SQL with a few marks, rendered once per database and cached:
+A template is portable SQL with a few marks, rendered once for all databases of one kind and cached:
 
     {jobs}              a table of ours, with prefix and schema
     {now}               the database's clock, in microseconds since 1970 (or the instant a test has set)
@@ -45,6 +45,11 @@ class Renderer:
     written: dict[tuple[object, ...], Rendered] = field(default_factory=dict)
     """Statements that a dialect has made for batches, by what they write."""
 
+    def share(self, dialect: type) -> None:
+        """Use one cache with all renderers of this process that make the same SQL of a template."""
+        known = _SHARED.setdefault((dialect, self.style, *self.words.values()), (self.cache, self.written))
+        self.cache, self.written = known
+
     def render(self, template: str) -> Rendered:
         rendered = self.cache.get(template)
         if rendered is None:
@@ -80,3 +85,6 @@ class Renderer:
             return sql.replace("%", "%%") if self.style == "pyformat" else sql
 
         return Rendered(MARK.sub(replace, escaped(template)), tuple(names), lists)
+
+
+_SHARED: dict[tuple[object, ...], tuple[dict[str, Rendered], dict[tuple[object, ...], Rendered]]] = {}

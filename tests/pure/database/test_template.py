@@ -1,8 +1,12 @@
 """database/templates: Statement templates: one text for three databases."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from penstock.database.templates import ParamStyle, Renderer
+from penstock import Penstock
+from penstock.database.templates import ParamStyle, Rendered, Renderer
 
 WORDS = {"jobs": '"work".penstock_jobs', "now": "strftime('%s')", "lock": "FOR UPDATE", "lock_skip": ""}
 
@@ -57,3 +61,17 @@ def test_a_template_is_rendered_once() -> None:
     known = renderer("named")
     assert known.render("SELECT :a") is known.render("SELECT :a")
     assert known.make("SELECT :a") is not known.render("SELECT :a")
+
+
+def test_databases_of_one_kind_render_a_template_once(tmp_path: Path) -> None:
+    def rendered(name: str, shift: int = 0, **settings: Any) -> tuple[Rendered, str]:
+        with Penstock(f"sqlite:///{tmp_path / name}", **settings) as app:
+            app.database.shift_clock(shift)
+            made = app.database.renderer("named").render("SELECT {now} FROM {jobs}")
+        return made, made.sql
+
+    first, sql = rendered("a.db")
+    assert rendered("b.db")[0] is first
+    assert rendered("a.db", shift=1_000_000)[1] != sql
+    assert rendered("a.db", table_prefix="other_")[1] == sql.replace("penstock_", "other_")
+    assert rendered("a.db")[0] is first
