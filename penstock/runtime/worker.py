@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -76,8 +77,6 @@ class WorkerOptions:
     """Called regularly on the event loop, while that is not blocked."""
     listener: RelayedListener | None = None
     """Receives wake-ups from the supervisor; None: the worker opens a listening connection of its own."""
-    gate: TurnGate | None = None
-    """Shared by the children of a supervisor that has more of them than there are processors."""
 
 
 WATCH_INTERVAL = 0.5
@@ -85,6 +84,13 @@ SHORTEST_POLL = 0.02
 POLL = 1.0
 JOB_ROLES = ("all", "worker")
 ROW_ROLES = ("all", "reconciler")
+
+
+def _turn_gate() -> TurnGate | None:
+    """The gate of this machine; None where the processes of a user cannot share a file in memory."""
+    with suppress(OSError, ValueError):
+        return TurnGate.at(host_identity.shared_file("turns"))
+    return None
 
 
 class Worker:
@@ -178,7 +184,7 @@ class Worker:
         self.dispatcher = self._make_dispatcher()
         self.pump = self._make_pump()
         self.pump.claiming = self.role in JOB_ROLES
-        self.pump.gate = self.options.gate
+        self.pump.gate = _turn_gate()
         self.pump.waiting = lambda: len(self.dispatcher.waiting)
         self.pump.worth_a_turn = max(1, min(MOST_COLLECTED, self.settings.unrecorded // 2))
         self.housekeeping = self._make_housekeeping()

@@ -157,14 +157,17 @@ def _word_file() -> Path:
 
 
 def _announcement_file(at: str) -> Path:
-    """The announcement file for processes of the same database; a few other databases may share it.
+    """The announcement file for processes of the same database; a few other databases may share it."""
+    return shared_file(str(crc32(at.encode()) % ANNOUNCEMENT_FILES))
 
-    Its name holds a secret of this user on this host: no other user can create the file first.
+
+def shared_file(name: str) -> Path:
+    """The path of a file that all processes of this user on this host share.
+
+    It holds a secret of this user on this host: no other user can create the file first.
     """
     word_file = _word_file()
-    return word_file.with_name(
-        f"{word_file.name}-{_word(word_file)[:12]}-{crc32(at.encode()) % ANNOUNCEMENT_FILES}"
-    )
+    return word_file.with_name(f"{word_file.name}-{_word(word_file)[:12]}-{name}")
 
 
 def _has(kind: str) -> bool:

@@ -55,7 +55,7 @@ class Pump(Service, Generic[C, F]):
     waiting: Callable[[], int] = staticmethod(lambda: 0)
     """How many claims wait here to be run."""
     gate: TurnGate | None = None
-    """Limits how many processes settle a backlog at the same time; None: there are no more than processors."""
+    """Limits how many processes of this machine settle a backlog at the same time; None: there is no limit."""
     worth_a_turn = MOST_COLLECTED
     """The number of outcomes that the pump collects before a turn, at most."""
     _goal = MOST_COLLECTED
@@ -217,21 +217,19 @@ class Pump(Service, Generic[C, F]):
         """After a turn that found less than there was room for, another look right away would find nothing."""
         while not self.stopping.is_set():
             self._satisfied = False
-            self._collect()
-            turn = self._gated_turn()
+            turn = self.guarded_turn() if self.waiting() < LEAST_WAITING else self._backlog_turn()
             rests = turn is Turn.IDLE or (turn is Turn.WORKED and self._satisfied)
             if rests and not self.stopping.is_set():
                 self.guarded_pause()
 
-    def _gated_turn(self) -> Turn:
-        """A turn; with a backlog, and where processors are shared with other processes, in a place at the gate."""
-        if self.gate is None or self.waiting() < LEAST_WAITING:
-            return self.guarded_turn()
-        place = self.gate.enter()
+    def _backlog_turn(self) -> Turn:
+        """A turn while many claims wait to be run, in a place at the gate that the processes of this machine share."""
+        self._collect()
+        place = self.gate.enter() if self.gate is not None else None
         try:
             return self.guarded_turn()
         finally:
-            if place is not None:
+            if self.gate is not None and place is not None:
                 self.gate.leave(place)
 
     def _collect(self) -> None:

@@ -27,7 +27,6 @@ from penstock.database.listeners import RelayedListener, hears
 from penstock.errors import ConfigurationError, DatabaseUnavailable, PenstockError
 from penstock.queue.wakeups import READY
 from penstock.runtime import os_signals
-from penstock.runtime.pump.turn_gate import TurnGate
 from penstock.runtime.supervisor.child_process import ChildProcess, ChildPulse, ChildSlot, fork_child
 from penstock.runtime.supervisor.child_reaper import SILENCE_SHARE, ChildInfo, ChildReaper
 from penstock.runtime.supervisor.wakeup_relay import WakeupRelay
@@ -123,8 +122,6 @@ class Supervisor:
         self._lifeline, self._lifeline_held = os.pipe()
         self.child_reaper = ChildReaper(app, {"processes": count, **options.details}, self._wake)
         self.relay: WakeupRelay | None = None
-        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self._gate = TurnGate(processors) if count > processors else None
 
     def run(self) -> int:
         """Supervise; the exit code, when all is over."""
@@ -229,7 +226,7 @@ class Supervisor:
         details = {**self.options.details, "birth": child_key}
         turned = self.monitor.begin_in_child(slot)
         options = replace(self.options, details=details, turned=turned, listener=listener)
-        options = replace(options, supervisor_id=self.child_reaper.id, gate=self._gate)
+        options = replace(options, supervisor_id=self.child_reaper.id)
         every = min(self.app.settings.heartbeat_interval, self._patience / PULSES)
         pulse = ChildPulse(say, every)
         try:

@@ -3,16 +3,21 @@
 import os
 import signal
 import threading
+from pathlib import Path
 
 import pytest
 
+from penstock.runtime import worker
+from penstock.runtime.liveness import host_identity
+from penstock.runtime.pump import turn_gate
 from penstock.runtime.pump.turn_gate import TurnGate
 from tests.waiting import eventually
 
 
 @pytest.fixture
-def gate() -> TurnGate:
-    return TurnGate(2)
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TurnGate:
+    monkeypatch.setattr(turn_gate, "processors", lambda: 2)
+    return TurnGate.at(tmp_path / "turns")
 
 
 def _child_with_a_place(gate: TurnGate) -> int:
@@ -69,3 +74,33 @@ def test_a_frozen_process_keeps_its_place_and_holds_up_no_other(gate: TurnGate) 
     finally:
         for pid in children:
             _kill(pid)
+
+
+def test_the_workers_of_a_user_on_a_machine_have_one_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_identity, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(turn_gate, "processors", lambda: 1)
+    gate = worker._turn_gate()
+    assert gate is not None
+    child = _child_with_a_place(gate)
+    try:
+        again = worker._turn_gate()
+        assert again is not None
+        assert again.enter(0) is None
+    finally:
+        _kill(child)
+    (file,) = tmp_path.glob("*-turns")
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_of_another_user_is_no_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "turns").touch()
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(PermissionError):
+        TurnGate.at(tmp_path / "turns")
+
+
+def test_without_shared_memory_there_is_no_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_identity, "SHARED_MEMORY", None)
+    assert worker._turn_gate() is None
