@@ -23,6 +23,9 @@ MARK = re.compile(r"\{([a-z_]+)(?::([a-z_]+):([a-z]+))?\}|(?<![:\w]):([a-z_][a-z
 ParamStyle = Literal["pyformat", "named", "numbered"]
 ListType = Literal["uuid", "text", "int"]
 LIST_TYPES: dict[str, ListType] = {"uuid": "uuid", "text": "text", "int": "int"}
+MOST_SHARED = 16
+"""So many caches are kept for databases to come: those of schemas, or prefixes, that were used last."""
+_SHARED: dict[tuple[object, ...], tuple[dict[str, Rendered], dict[tuple[object, ...], Rendered]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +49,12 @@ class Renderer:
     """Statements that a dialect has made for batches, by what they write."""
 
     def share(self, dialect: type) -> None:
-        """Use one cache with all renderers of this process that make the same SQL of a template."""
-        known = _SHARED.setdefault((dialect, self.style, *self.words.values()), (self.cache, self.written))
-        self.cache, self.written = known
+        """Use one cache with other renderers of this process that make the same SQL of a template."""
+        key = (dialect, self.style, *self.words.values())
+        self.cache, self.written = _SHARED.pop(key, (self.cache, self.written))
+        _SHARED[key] = self.cache, self.written
+        for oldest in list(_SHARED)[:-MOST_SHARED]:
+            _SHARED.pop(oldest, None)
 
     def render(self, template: str) -> Rendered:
         rendered = self.cache.get(template)
@@ -85,6 +91,3 @@ class Renderer:
             return sql.replace("%", "%%") if self.style == "pyformat" else sql
 
         return Rendered(MARK.sub(replace, escaped(template)), tuple(names), lists)
-
-
-_SHARED: dict[tuple[object, ...], tuple[dict[str, Rendered], dict[tuple[object, ...], Rendered]]] = {}

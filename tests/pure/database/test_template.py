@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
-from penstock.database.templates import ParamStyle, Rendered, Renderer
+from penstock.database.templates import MOST_SHARED, ParamStyle, Rendered, Renderer
 
 WORDS = {"jobs": '"work".penstock_jobs', "now": "strftime('%s')", "lock": "FOR UPDATE", "lock_skip": ""}
 
@@ -75,3 +75,6 @@ def test_databases_of_one_kind_render_a_template_once(tmp_path: Path) -> None:
     assert rendered("a.db", shift=1_000_000)[1] != sql
     assert rendered("a.db", table_prefix="other_")[1] == sql.replace("penstock_", "other_")
     assert rendered("a.db")[0] is first
+    for number in range(MOST_SHARED):
+        rendered("a.db", table_prefix=f"tenant{number}_")
+    assert rendered("a.db")[0] is not first, "of very many, those used last are kept"
