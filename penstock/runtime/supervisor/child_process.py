@@ -41,6 +41,8 @@ class ChildProcess:
     code: int | None = None
     ready: bool = False
     """True once the child has got to work."""
+    killed: bool = False
+    """True once it was sent SIGKILL; it may take a moment until it is seen to be dead."""
     heard: float = field(default_factory=time.monotonic)
     """When it was last heard of, by our own clock; at first, when it was forked."""
 

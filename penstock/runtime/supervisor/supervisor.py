@@ -273,12 +273,14 @@ class Supervisor:
             if was_stopped:
                 child.heard = now
             if not self._stopping and now - child.heard > self._patience:
-                child.heard = now  # it may take a moment until it is seen to be dead
                 self._kill(child, f"it has not moved for {self._patience:.1f} s")
 
     def _kill(self, child: ChildProcess, why: str) -> None:
-        self.stream.emit(ChildKilled(child.pid, why))
-        child.send(signal.SIGKILL)
+        """Kill it, and say so, once: two reasons may be found at the same time."""
+        if not child.killed:
+            child.killed = True
+            self.stream.emit(ChildKilled(child.pid, why))
+            child.send(signal.SIGKILL)
 
     # stopping
 
