@@ -27,7 +27,7 @@ demo: $(READY) ## show a pipeline surviving the death of its workers
 
 .PHONY: test
 test: $(READY) ## run the whole suite on SQLite, PostgreSQL and MariaDB
-	$(BIN)/python -m pytest -n 7 --dist worksteal $(AGAIN) $(ARGS)
+	$(BIN)/python -m pytest -n 6 --dist worksteal $(AGAIN) $(ARGS)
 
 .PHONY: quick
 quick: $(READY) ## run the tests that need no server and no processes

@@ -20,7 +20,7 @@ import shutil
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -78,6 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["PENSTOCK_PROFILE"] = profile
     _chosen_kinds(config)
     _hear_interrupts()
+    _take_turns()
     gc.disable()  # until all tests are collected: nothing of that is garbage, and looking takes a third of the time
     if hasattr(config, "workerinput"):
         config.stash[SESSION] = Path(config.workerinput["session"])
@@ -93,6 +94,16 @@ def _hear_interrupts() -> None:
     """A shell has the programs that it starts in the background ignore SIGINT; commands that tests start do not."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _take_turns() -> None:
+    """Leave a processor to others at the end of a slice of time, not whenever one of them wakes up.
+
+    Many processes for few processors would otherwise find their caches cold all the time. What tests start inherits it.
+    """
+    if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_OTHER:
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
