@@ -2,9 +2,17 @@
 database answers or not.
 """
 
+import signal
+import time
+from collections.abc import Callable
+
 import pytest
 
 from penstock import Penstock
+from penstock.runtime.supervisor.child_process import fork_child
+from penstock.runtime.supervisor.supervisor import Supervisor
+from penstock.runtime.worker import WorkerOptions
+from penstock.telemetry.events import ChildKilled
 from tests.process.conftest import alive
 from tests.waiting import eventually
 from tests.workers import Workers
@@ -60,6 +68,30 @@ def test_a_child_frozen_inside_a_write_is_killed_and_the_others_go_on(
     assert [attempt.outcome for attempt in job.attempts()] == ["crashed"]
     assert worker.log.count("killed child") == 1, "once, and the other has moved all the time"
     assert worker.stop() == 0
+
+
+def sleeps(_key: str, _say: Callable[[bytes], None]) -> int:
+    time.sleep(60)
+    return 0
+
+
+@pytest.mark.one_database
+def test_a_child_is_killed_once_if_it_is_silent_in_two_ways(app: Penstock) -> None:
+    """The thread of the database and the one that hears pulses may find the same child at the same time."""
+    supervisor = Supervisor(app, WorkerOptions(), 1)
+    child = fork_child(sleeps, [])
+    told: list[ChildKilled] = []
+    app.events.on(ChildKilled, told.append)
+    supervisor.places[0].child = child
+    supervisor.child_reaper.silent = {child.child_key}
+    child.heard -= 60
+    supervisor._kill_silent()
+    supervisor._kill_frozen()
+    supervisor.child_reaper.silent = {child.child_key}
+    supervisor._kill_silent()
+    assert [each.pid for each in told] == [child.pid]
+    eventually(child.has_ended)
+    assert child.code == -signal.SIGKILL
 
 
 AT_ITS_START = """
