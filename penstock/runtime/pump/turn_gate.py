@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -45,7 +46,9 @@ class TurnGate:
             time.sleep(TRY_AGAIN)
 
     def leave(self, place: int) -> None:
-        fcntl.lockf(self._handle, fcntl.LOCK_UN, 1, place, os.SEEK_SET)
+        """Free the place. Never raises: if a handler has closed the file, the place is free already."""
+        with suppress(OSError):
+            fcntl.lockf(self._handle, fcntl.LOCK_UN, 1, place, os.SEEK_SET)
 
     def _take(self, place: int) -> bool:
         try:

@@ -104,3 +104,12 @@ def test_a_file_of_another_user_is_no_gate(tmp_path: Path, monkeypatch: pytest.M
 def test_without_shared_memory_there_is_no_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_identity, "SHARED_MEMORY", None)
     assert worker._turn_gate() is None
+
+
+def test_a_handler_that_closes_the_file_ends_no_turn(tmp_path: Path) -> None:
+    handle = os.open(tmp_path / "turns", os.O_CREAT | os.O_RDWR)
+    gate = TurnGate(handle, 1)
+    assert gate.enter(0) == 0
+    os.close(handle)
+    gate.leave(0)
+    assert gate.enter(0) is None
