@@ -85,9 +85,6 @@ class ByCursor:
     def flush(self, opened: object) -> None:
         """Nothing to do: no statement is sent ahead."""
 
-    def wait_for_answers(self, opened: object) -> None:
-        """Nothing is sent ahead here."""
-
     def wait(self, opened: object) -> None:
         """Nothing to do: every statement was waited for."""
 

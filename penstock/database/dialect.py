@@ -162,9 +162,6 @@ class Dialect(Protocol):
     def wait(self, opened: object) -> None:
         """Wait until everything sent so far is done."""
 
-    def wait_for_answers(self, opened: object) -> None:
-        """Wait for the answers to everything sent so far, but not for the commit of a single statement."""
-
     def flush(self, opened: object) -> None:
         """Send everything so far to the server, which begins while we prepare the next statement.
 

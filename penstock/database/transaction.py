@@ -79,16 +79,6 @@ class Transaction:
 
     def send_ahead(self, template: str, **parameters: object) -> Ahead:
         """Send a query whose rows are read later: several queries share one round trip."""
-        return self._ask(template, parameters, self.dialect.wait)
-
-    def send_uncommitted(self, template: str, **parameters: object) -> Ahead:
-        """The same for a transaction of one statement: its rows can be read while it is being committed.
-
-        They are not certain before the block has ended.
-        """
-        return self._ask(template, parameters, self.dialect.wait_for_answers)
-
-    def _ask(self, template: str, parameters: Parameters, wait: Callable[[object], None]) -> Ahead:
         cursor = self._execute(template, parameters)
         if self.opened is None:
             # Without a pipeline the rows are read at once: an unread cursor would hold an old snapshot on SQLite.
@@ -96,7 +86,7 @@ class Transaction:
             return lambda: found
 
         def rows() -> list[Row]:
-            wait(self.opened)
+            self.dialect.wait(self.opened)
             return list(cursor.fetchall())
 
         return rows

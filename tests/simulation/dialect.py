@@ -135,12 +135,8 @@ class WiredSqlite(Sqlite):
         if isinstance(opened, Wire):
             opened.sync()
 
-    def wait_for_answers(self, opened: object) -> None:
-        if isinstance(opened, Wire):
-            opened.sync_unheard()
-
     def take_ready(self, tx: Transaction, *args: Any) -> Ahead:
-        """The claim of several statements as one; its rows are there before the answer to its commit."""
+        """The claim of several statements as one."""
         wire = tx.opened
         if not isinstance(wire, Wire):
             return super().take_ready(tx, *args)
@@ -151,7 +147,7 @@ class WiredSqlite(Sqlite):
             wire.is_one_statement = False
 
         def rows() -> list[Any]:
-            wire.sync_unheard()
+            wire.sync()
             return taken
 
         return rows

@@ -37,8 +37,6 @@ class Wire:
         """What is sent up to a wait is a transaction by itself, as on PostgreSQL outside of BEGIN."""
         self.is_one_statement = False
         """True while statements are executed that are one on PostgreSQL: they are committed together."""
-        self.unheard: Exception | None = None
-        """What became of a commit whose answer has not been waited for."""
 
     @property
     def in_transaction(self) -> bool:
@@ -92,24 +90,12 @@ class Wire:
             raise Disconnected
 
     def begin_implicit(self) -> None:
-        self.implicit, self.unheard = True, None
+        self.implicit = True
 
     def sync(self) -> None:
         """Commit what was sent since the last wait, and hear how that went."""
-        error, self.unheard = self.unheard, None
-        if error is not None:
-            raise error
         if self.implicit and not self.is_one_statement and self.server.holder is self:
             self.end()
-
-    def sync_unheard(self) -> None:
-        """Likewise, but the answer is heard of at the next wait, or at the end."""
-        if self.unheard is None:
-            try:
-                self.sync()
-            except sqlite3.Error as error:
-                self.undo()
-                self.unheard = error
 
     def end_implicit(self) -> None:
         try:

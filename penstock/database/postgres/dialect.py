@@ -320,10 +320,6 @@ class Postgres:
         if isinstance(opened, OpenTransaction):
             opened.wait()
 
-    def wait_for_answers(self, opened: object) -> None:
-        if isinstance(opened, OpenTransaction):
-            opened.wait_for_answers()
-
     def commit(self, driver: Any, opened: object) -> None:
         if isinstance(opened, OpenTransaction):
             opened.commit()
@@ -382,9 +378,9 @@ class Postgres:
         if len(lanes) == 1:
             (ln,) = lanes
             place = {"queue": ln.queue, "tier": ln.tier, "floor": ln.floor}
-            return tx.send_uncommitted(TAKE_READY_OF_ONE, **place, limit=min(limit, ln.limit), **holder)
+            return tx.send_ahead(TAKE_READY_OF_ONE, **place, limit=min(limit, ln.limit), **holder)
         wanted = [{"queue": ln.queue, "tier": ln.tier, "floor": ln.floor, "cap": ln.limit} for ln in lanes]
-        return tx.send_uncommitted(TAKE_READY, lanes=to_json(wanted).decode(), limit=limit, **holder)
+        return tx.send_ahead(TAKE_READY, lanes=to_json(wanted).decode(), limit=limit, **holder)
 
     def succeed(
         self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]

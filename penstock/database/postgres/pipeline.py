@@ -151,31 +151,17 @@ class Wire:
         self.post(answer)
         return answer
 
-    def part(self) -> None:
-        """Let what follows be no part of what was sent so far, although it travels with it."""
-        if self._expected and type(self._expected[-1]) is not _Commit:
-            self.pgconn.pipeline_sync()
-            self._expected.append(_Commit())
-
-    def wait_for_answers(self) -> None:
-        """Wait for the answers to everything sent. The commit is then under way; the next `wait` waits for it."""
-        if self._expected and type(self._expected[0]) is not _Commit:
-            self.pgconn.send_flush_request()
-            self._answered(len(self._expected))
-
     def wait(self) -> None:
         """Wait until everything sent is done. Raises the first error after all answers have arrived."""
-        if self._expected:
-            self._answered(None)
-
-    def _answered(self, count: int | None) -> None:
+        if not self._expected:
+            return
         self.broken = True
-        self.part()
+        self.pgconn.pipeline_sync()
+        self._expected.append(_Commit())
         self._flush()
         error: psycopg.Error | None = None
         waiting, receive = self._expected, self._receive
-        left = len(waiting) - count if count is not None else 0
-        while len(waiting) > left:
+        while waiting:
             expected, result = waiting.popleft(), receive()
             if result is None:
                 raise psycopg.OperationalError("the connection is closed")
@@ -349,14 +335,6 @@ class OpenTransaction:
         else:
             self.send()
             self.wire.wait()
-
-    def wait_for_answers(self) -> None:
-        """Wait for answers, though not for the commit, where each round trip is a transaction by itself."""
-        if self._block or self._lent is not None:
-            self.wait()
-        else:
-            self.send()
-            self.wire.wait_for_answers()
 
     def commit(self) -> None:
         self._post()

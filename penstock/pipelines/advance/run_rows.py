@@ -107,7 +107,7 @@ def views(engine_state: EngineState, tx: Transaction, ids: Iterable[str]) -> dic
 
 def prefetch_runs(engine_state: EngineState, tx: Transaction, token: int) -> None:
     """Ask for the runs of the claim that was sent just before."""
-    engine_state.trace(tx).prefetched = tx.send_uncommitted(OF_CLAIM, token=token)
+    engine_state.trace(tx).prefetched = tx.send_ahead(OF_CLAIM, token=token)
 
 
 def _learn(engine_state: EngineState, trace: TransactionState, row: Row) -> RunHeader:

@@ -166,7 +166,7 @@ def test_a_worker_for_whose_leave_there_is_no_thread_takes_it_all_the_same(app: 
         worker = app.worker()
         await worker.start()
         job = await hang.enqueue_async()
-        await until(lambda: job.status == "running")
+        await until(lambda: worker.running_tasks)
         with no_threads("penstock-leave", times=1) as refused:
             await worker.stop(timeout=0.05)
         assert refused

@@ -18,6 +18,12 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 
 FAST = {"fast": 1.0}
+DEAF = """
+            try:
+                self.end()
+            except sqlite3.Error:
+                self.undo()
+"""
 JOBS: dict[str, Mutant] = {
     "fast: a success without the fence": Mutant(
         48,
@@ -44,8 +50,8 @@ JOBS: dict[str, Mutant] = {
         trouble=220,
         **FAST,
     ),
-    "fast: a claim is handed over before its commit is confirmed": Mutant(
-        32, Code(Wire.end_implicit, "self.sync()", "self.unheard = None; self.sync()"), commit=0.15, **FAST
+    "fast: a claim is handed over whatever became of its commit": Mutant(
+        32, Code(Wire.sync, "            self.end()", DEAF), commit=0.15, **FAST
     ),
 }
 LIMITS: dict[str, Mutant] = {
