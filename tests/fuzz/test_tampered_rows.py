@@ -108,14 +108,17 @@ def test_every_table_has_rows_to_tamper_with(crowd: Crowd) -> None:
         clear(crowd.app)
         fill(crowd)
 
-    async def main(_: Worker) -> None:
+    async def seen_anew() -> bool:
+        filling = asyncio.create_task(asyncio.to_thread(fill_anew))
+        await until(lambda: look() or filling.done())
+        await filling
+        with suppress(TimeoutError):
+            await until(look, 5)
+        return not empty
+
+    async def main(worker: Worker) -> None:
         for _ in range(ROUNDS):
-            filling = asyncio.create_task(asyncio.to_thread(fill_anew))
-            await until(lambda filling=filling: look() or filling.done())
-            await filling
-            with suppress(TimeoutError):
-                await until(look, 5)
-            if not empty:
+            if await seen_anew():
                 return
         raise AssertionError(f"fill() makes no row in {sorted(empty)}")
 
