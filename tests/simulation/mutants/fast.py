@@ -19,10 +19,10 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 FAST = {"fast": 1.0}
 DEAF = """
-            try:
-                self.end()
-            except sqlite3.Error:
-                self.undo()
+        try:
+            self.end()
+        except sqlite3.Error:
+            self.undo()
 """
 JOBS: dict[str, Mutant] = {
     "fast: a success without the fence": Mutant(
@@ -51,7 +51,7 @@ JOBS: dict[str, Mutant] = {
         **FAST,
     ),
     "fast: a claim is handed over whatever became of its commit": Mutant(
-        32, Code(Wire.sync, "            self.end()", DEAF), commit=0.15, **FAST
+        32, Code(Wire.sync, "        self.end()", DEAF), commit=0.15, **FAST
     ),
 }
 LIMITS: dict[str, Mutant] = {
