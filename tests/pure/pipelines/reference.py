@@ -189,7 +189,8 @@ class Reference:
     def _is_placed(self, node: Node) -> bool:
         """Whether a nested expand says by its own words to which element around it it belongs."""
         near = [key for key in (*node.reads, *node.after) if self.nodes[key].scope == node.scope]
-        return not node.scope or bool(near) or node.arm is not None
+        in_arm = node.arm is not None and self.nodes[node.arm[0]].scope == node.scope
+        return not node.scope or bool(near) or in_arm
 
     def _entry(self, expand: Node) -> Node:
         scope = (*expand.scope, expand.key)

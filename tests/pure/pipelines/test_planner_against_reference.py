@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.pipelines.model.definition import Definition
@@ -56,6 +56,7 @@ def expected_status(how: str, failed: bool) -> tuple[JobStatus, Reason | None]:
     ignoring=st.booleans(),
     together=st.sampled_from([False, False, False, True]),
 )
+@example(seed=20275, order=0, failing=0.0, ignoring=False, together=False)
 def test_every_step_ends_as_the_reference_says(
     seed: int, order: int, failing: float, ignoring: bool, together: bool
 ) -> None:
