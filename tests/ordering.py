@@ -11,19 +11,19 @@ from itertools import chain, groupby, islice
 import pytest
 
 SECONDS = {
-    "browser": 3.5,
-    "chaos": 24.0,
-    "conformance/claim": 0.6,
-    "conformance/pipelines/retention": 1.0,
+    "browser": 4.5,
+    "chaos": 2.1,
+    "conformance/claim": 0.2,
+    "conformance/pipelines/retention": 1.3,
     "conformance/reclaim": 0.5,
     "conformance/reconcile/row_lock": 0.5,
-    "conformance/wakeups": 0.7,
-    "conformance/worker": 0.4,
-    "distribution": 7.0,
-    "django": 4.0,
-    "fuzz": 1.6,
-    "plans": 4.0,
-    "process": 2.4,
+    "conformance/wakeups": 0.8,
+    "conformance/worker": 0.3,
+    "distribution": 3.3,
+    "django": 3.8,
+    "fuzz": 1.5,
+    "plans": 4.7,
+    "process": 2.5,
 }
 """Folders of tests that mostly wait, and about how long one of them takes."""
 

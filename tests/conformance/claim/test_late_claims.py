@@ -6,6 +6,7 @@ What is left in a socket when a process closes it is sent on when the network is
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Set
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from penstock.database.transaction import Transaction
 from penstock.queue.claim import claim
 from penstock.queue.jobs import tier_of
 from penstock.runtime.worker import Worker
+from penstock.telemetry import fault_points
 from penstock.telemetry.events import TroubleEnded
 from penstock.values.ids import new_token
 from tests.chaos.proxy import Network, Proxy
@@ -147,8 +149,8 @@ def test_what_was_sent_on_a_connection_that_was_given_up_may_take_something_afte
     async def main(worker: Worker) -> None:
         first = await client.tasks["note"].enqueue_async(2)
         assert await first.result_async(SOON) == 4  # now it is connected
-        way.strand()
-        await until(lambda: over[worker.pump.name], SOON)
+        with _at_the_next_claim(way.strand):
+            await until(lambda: over[worker.pump.name], SOON)
         busy = await client.tasks["wait"].enqueue_async()
         await until(lambda: busy.status == "running", SOON)
         job = await client.tasks["note"].enqueue_async(4)
@@ -159,6 +161,19 @@ def test_what_was_sent_on_a_connection_that_was_given_up_may_take_something_afte
         assert await job.result_async(SOON) == 8
 
     beside_a_worker(app, main, concurrency=1)
+
+
+@contextmanager
+def _at_the_next_claim(act: Callable[[], object]) -> Iterator[None]:
+    """Act once, when a claim is about to be sent."""
+    left = [act]
+
+    def reach(point: str) -> None:
+        if point == "claim.1" and left:
+            left.pop()()
+
+    with fault_points.watching(reach):
+        yield
 
 
 def _beside_one_who_claims_nothing(app: Penstock, main: Callable[[Worker], Awaitable[None]]) -> None:
