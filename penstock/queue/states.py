@@ -1,4 +1,4 @@
-"""The states of a job: every legal move is a function here, and nothing else writes `job_states` or `executions`.
+"""The states of a job: every legal move is a function here, and nothing else changes `job_states` or `executions`.
 
     (new) ─┬─────────────▶ scheduled ◀── postpone, reschedule ──┐
            │                   │ promote                          │
@@ -16,7 +16,8 @@ Every function names the rows by their ids, and expects that this transaction ha
 state that the move begins with (`lock_running`, `lock_in`), so that a lost claim changes nothing (invariant 3). Two
 moves are parts of larger statements, one for each kind of database, in `database/`: `hold`, by which a claim takes a
 job (`dialect.take_ready`), and `succeed`, the success of a batch through the fence (`dialect.succeed`). The second
-leaves out jobs that others follow (`mark_followed`): until they end, their reason is `FOLLOWED`.
+leaves out jobs that others follow (`mark_followed`): until they end, their reason is `FOLLOWED`. The rows of finished
+jobs are removed in `queue/retention.py`, and those of all jobs in `schema/reset.py`.
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
-"""The state of a job has one home: nothing but `queue/states.py` writes `job_states` or `executions`."""
+"""The state of a job has one home: nothing but `queue/states.py` changes `job_states` or `executions`."""
 
 import re
+from pathlib import Path
 
 from tests.architecture.source import modules
 
 HOME = "penstock/queue/states.py"
+PAGE = Path(__file__).parents[2] / "docs/internals/states.md"
 PARTS_OF_LARGER_STATEMENTS = {
     "penstock/database/postgres/statements.py": "hold and succeed, each in the one statement of PostgreSQL",
     "penstock/database/cursor_dialect.py": "hold, as a part of the claim of SQLite and MySQL",
     "penstock/queue/retention.py": "removes jobs with all their rows",
 }
-"""Other modules that write the two tables, and why. Each move that they contain is named in the home's first lines."""
+"""Other modules that write the two tables, and why. Each of their moves is named in the home's first lines."""
 
 TABLES = r"(job_states|executions)"
 WRITES = re.compile(
@@ -26,12 +28,14 @@ def test_only_the_home_of_states_writes_them() -> None:
 
 
 def test_every_move_is_drawn() -> None:
-    """The drawing at the top of the module names each public function that moves a job."""
+    """The drawing at the top of the module, and drawing and table of the page, name each function that moves a job."""
     home = next(module for module in modules() if str(module) == HOME)
     moves = set(re.findall(r"^def ([a-z]\w*)\(", home.text, re.MULTILINE)) - NO_MOVES
     assert moves, "there are none"
-    drawn = set(re.findall(r"\w+", home.docstring or ""))
-    assert not moves - drawn
+    _, drawing, table = PAGE.read_text().split("```")
+    explained = " ".join(row.split("|")[1] for row in table.splitlines() if row.startswith("|"))
+    for place in (home.docstring or "", drawing, explained):
+        assert not moves - set(re.findall(r"\w+", place))
 
 
 NO_MOVES = {

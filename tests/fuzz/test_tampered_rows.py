@@ -110,14 +110,16 @@ def test_every_table_has_rows_to_tamper_with(crowd: Crowd) -> None:
 
     async def seen_anew() -> bool:
         filling = asyncio.create_task(asyncio.to_thread(fill_anew))
-        await until(lambda: look() or filling.done())
-        await filling
+        try:
+            await until(lambda: look() or filling.done())
+        finally:
+            await filling
         with suppress(TimeoutError):
             await until(look, 5)
         return not empty
 
-    async def main(worker: Worker) -> None:
-        for _ in range(ROUNDS):
+    async def main(_: Worker) -> None:
+        for _round in range(ROUNDS):
             if await seen_anew():
                 return
         raise AssertionError(f"fill() makes no row in {sorted(empty)}")
