@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import sys
@@ -55,7 +56,15 @@ def _open_missing_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as we live
 
 
+def _escape_what_the_encoding_lacks() -> None:
+    """A terminal of another encoding shows such characters escaped, as stderr does anyway."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 _open_missing_streams()
+_escape_what_the_encoding_lacks()
 UNBOUNDED = 10_000
 """The width of lines in a file or a pipe: unlimited, unless COLUMNS sets one."""
 

@@ -27,7 +27,7 @@ from penstock.values.typed_json.json_text import decode
 MOST_ACTS = 100
 MOST_STEPS = 200
 SHOWN_RESULT = 1_000
-MOST_GIVEN = 300
+LEAST_GIVEN, MOST_GIVEN = 20, 300
 MARGIN = 20
 """Characters for the arguments: two lines of a terminal, less what wrapping leaves free."""
 MOST_WORDS = 66
@@ -151,7 +151,7 @@ def _head(app: Penstock, report: RunReport, everything: bool) -> None:
     drawn = picture if out.is_terminal else in_words
     out.print(drawn(graph, everything=everything), markup=False)
     if given := ", ".join([f"{name}={value!r}" for name, value in _arguments(run).items()]):
-        room = min(MOST_GIVEN, 2 * out.width - MARGIN)
+        room = max(LEAST_GIVEN, min(MOST_GIVEN, 2 * out.width - MARGIN))
         say(f"given: {shorten(given, room, placeholder=' …')}")
     for reason in run.reasons:
         known = Reason.stored(reason)

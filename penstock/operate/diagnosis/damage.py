@@ -15,6 +15,8 @@ from penstock.database.database import Database
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.pipelines.advance import timers
+from penstock.pipelines.advance.run_rows import RESTORE_DEFINITION
+from penstock.pipelines.model.definition import DamagedDefinition, Definition
 from penstock.pipelines.plan.changes import RunMode
 from penstock.queue import audit, states
 from penstock.queue.jobs import MOST_COUNTED, jobs_of_receipt, tier_of
@@ -73,6 +75,15 @@ RUNLESS_TIMERS = """
 SELECT t.due_at, t.id, t.kind, t.run_id FROM {timers} t LEFT JOIN {runs} r ON r.id = t.run_id
 WHERE r.id IS NULL LIMIT 1000
 """
+STRANGE_TIMERS = f"""
+SELECT t.id, t.kind, t.run_id FROM {{timers}} t JOIN {{runs}} r ON r.id = t.run_id
+WHERE t.kind NOT IN ({", ".join(f"'{kind}'" for kind in sorted(timers.KINDS))}) LIMIT 1000
+"""
+DEFINITIONS_IN_USE = """
+SELECT DISTINCT definition FROM (SELECT definition FROM {runs} WHERE ended_at IS NULL LIMIT :limit) active
+"""
+DEFINITION = "SELECT text FROM {definitions} WHERE hash = :hash"
+RUN_OF_DEFINITION = "SELECT id FROM {runs} WHERE ended_at IS NULL AND definition = :hash LIMIT 1"
 FAILING_EXPANDS = "SELECT id, run_id, problem FROM {advancements} WHERE problem IS NOT NULL LIMIT 1000"
 
 Mend = Callable[[Transaction], bool]
@@ -91,7 +102,11 @@ class Damage:
 
 def find(database: Database, *, everything: bool = False) -> list[Damage]:
     """Find all damage. Of very many jobs only the newest are checked, unless `everything` is true."""
-    found = [damage for look in (_numbers, _receipts, _runs, _pieces) for damage in database.read(_all, look)]
+    found = [
+        damage
+        for look in (_numbers, _receipts, _runs, _pieces, _definitions)
+        for damage in database.read(_all, look)
+    ]
     for before, low in _ranges(database, BOUNDARY, everything):
         found += database.read(_stateless, before, low)
     for before, low in _ranges(database, STATES_BOUNDARY, everything):
@@ -356,6 +371,12 @@ def _pieces(tx: Transaction) -> Iterable[Damage]:
     for due, id, kind, run in tx.rows(RUNLESS_TIMERS):
         message = f"a timer of kind {kind!r} is for run {run}, which is gone"
         yield Damage(f"timer {id}", message, partial(_forget_timer, int(due), str(id)))
+    for id, kind, run in tx.rows(STRANGE_TIMERS):
+        advice = (
+            "A worker of a newer version of Penstock takes it. If there is none, the row was changed: put its kind "
+            f"back, or cancel the run: penstock cancel {run}"
+        )
+        yield Damage(f"timer {id}", f"a timer of run {run} has the unknown kind {kind!r}", None, advice)
     for id, run, problem in tx.rows(FAILING_EXPANDS):
         advice = f"It is tried again by itself; if that does not help: penstock cancel {run}"
         yield Damage(f"expand {id}", f"an expand of run {run} cannot go on: {problem}", None, advice)
@@ -364,3 +385,20 @@ def _pieces(tx: Transaction) -> Iterable[Damage]:
 def _forget_timer(due: int, id: str, tx: Transaction) -> bool:
     timers.forget(tx, due, id)
     return True
+
+
+def _definitions(tx: Transaction) -> Iterable[Damage]:
+    """Definitions without which runs that have not ended cannot go on. Nothing here knows what they were."""
+    for (definition,) in tx.rows(DEFINITIONS_IN_USE, limit=MOST_PLACES):
+        row = tx.row(DEFINITION, hash=definition)
+        try:
+            if row is not None:
+                Definition.from_text(str(row[0]))
+                continue
+            words = "is missing"
+        except DamagedDefinition as error:
+            words = f"cannot be read ({error.__cause__})"
+        run = tx.row(RUN_OF_DEFINITION, hash=definition)
+        if run is not None:
+            message = f"the definition {definition} {words}, and run {run[0]} needs it"
+            yield Damage(f"definition {definition}", message, None, f"{RESTORE_DEFINITION}.")

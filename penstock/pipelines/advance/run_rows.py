@@ -37,8 +37,20 @@ CERTIFY = "UPDATE {runs} {by_key} SET lock_count = COALESCE(lock_count, 0) + 1 W
 DEFINITION = "SELECT text FROM {definitions} WHERE hash = :hash"
 
 
+RESTORE_DEFINITION = (
+    "Put its row back from a backup. Where the code of the pipeline is still the same, it is enough that there is no "
+    "such row: a worker with that code goes on without it"
+)
+
+
 class Unreadable(PenstockError):
     """A stored definition that is gone, or that this version does not understand."""
+
+
+def unreadable(definition: str, error: DamagedDefinition | None = None) -> Unreadable:
+    """The error of a definition that cannot be read; without an error of its own it is missing."""
+    what = "is missing" if error is None else f"cannot be read ({error.__cause__})"
+    return Unreadable(f"definition {definition} {what}. {RESTORE_DEFINITION}")
 
 
 @dataclass(slots=True)
@@ -178,11 +190,11 @@ def wiring_for(
         row = tx.row(DEFINITION, hash=definition)
         text = _own_text(engine_state, definition, pipeline) if row is None else row[0]
         if text is None:
-            raise Unreadable(f"definition {definition} is missing")
+            raise unreadable(definition)
         try:
             found = engine_state.wirings[definition] = wiring_of(text)
         except DamagedDefinition as error:
-            raise Unreadable(f"definition {definition} cannot be read ({error.__cause__})") from error
+            raise unreadable(definition, error) from error
     return found
 
 

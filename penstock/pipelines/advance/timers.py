@@ -47,6 +47,13 @@ CHAIN = "chain"
 ADMIT = "admit"
 """Runs of a pipeline with `max_running` wait in line, and there may be room for the next."""
 
+KINDS = frozenset(
+    {
+        WAIT, DEADLINE, START, SIGNAL, ELEMENT_SIGNAL, LOST, REMIND, REMIND_SIGNED, SWEEP, INTERRUPT, CANCEL, CHILDREN,
+        GIVE_UP, REQUEUE, CHAIN, ADMIT,
+    }
+)  # fmt: skip
+"""All kinds that this version knows."""
 PLANNING = frozenset({WAIT, START, SIGNAL, ELEMENT_SIGNAL, LOST})
 """Without these their run does not go on."""
 

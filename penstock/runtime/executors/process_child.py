@@ -75,6 +75,12 @@ class Child:
         self._pipe.send((Message.PROGRESS, (job_id, fraction, message)))
 
 
+HELD_BACK = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1})
+"""Signals for which a fresh process has no handlers until `serve` begins. A terminal sends Ctrl-C to all processes, and
+a service manager SIGTERM: what still imports its modules then would end, and its job would be given back for nothing.
+"""
+
+
 def serve(pipe: Connection, home: AppRecipe) -> None:
     """Serve until the pipe closes. Stop signals are the parent's business, which may want the work finished."""
     busy = threading.Event()
@@ -85,7 +91,7 @@ def serve(pipe: Connection, home: AppRecipe) -> None:
     signal.signal(signal.SIGTERM, lambda *_: None if busy.is_set() or pipe.poll() else os._exit(0))
     os_signals.show_where_it_dies()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
     threading.Thread(
         target=_end_with, args=(os.getppid(),), name="penstock-orphan-watch", daemon=True
     ).start()

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import DefinitionError
 from penstock.handler_environment import HandlerEnvironment
 from penstock.runtime.executors import event_for
-from penstock.runtime.executors.process_child import AppClass, AppRecipe, Message, serve
+from penstock.runtime.executors.process_child import HELD_BACK, AppClass, AppRecipe, Message, serve
 from penstock.runtime.executors.start_pause import StartPause
 from penstock.runtime.executors.work import Died, Interruption, Key, Order, Work, WorkOwner
 from penstock.values.failure import Failure
@@ -39,10 +39,11 @@ from penstock.values.outcome import Event, Rejected, TimedOut, raised
 
 if TYPE_CHECKING:
     import multiprocessing
-    from multiprocessing import connection
+    from multiprocessing import connection, resource_tracker
     from multiprocessing.connection import Connection
 else:
     multiprocessing, connection = Lazy("multiprocessing"), Lazy("multiprocessing.connection")
+    resource_tracker = Lazy("multiprocessing.resource_tracker")
 
 
 # A handler's process is a fresh one. It first imports the main program again, so the program must allow that.
@@ -230,8 +231,6 @@ class ChildHandle(threading.Thread):
         """No handler has begun in this child: it imports the application."""
 
     def run(self) -> None:
-        # The child inherits the mask: SIGUSR1 (dump stacks) stays pending until the child has installed its handler.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
         while (work := self.executor.take(self)) is not None:
             event = self._led(work)
             try:
@@ -367,6 +366,9 @@ class ChildHandle(threading.Thread):
         _bound(self.pipe)
         home = AppRecipe(self.executor.app, self.executor.around.database.settings)
         child = spawning.Process(target=serve, args=(theirs, home), name="penstock-handler", daemon=True)
+        resource_tracker.ensure_running()  # if that starts it, it lets signals through again
+        # The child inherits the mask: these signals stay pending until the child has installed its handlers.
+        signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
         with theirs:
             child.start()
         with self._ending:

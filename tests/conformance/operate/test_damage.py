@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock import Penstock
+from penstock import Penstock, wait_for
 from penstock.job import Job
 from penstock.operate.diagnosis import damage
 from penstock.operate.diagnosis.damage import Damage
+from penstock.pipelines.run import Run
 from penstock.testing import drain, travel
 from penstock.values.ids import new_id
 from tests.commands import call
@@ -153,6 +154,56 @@ def test_a_timer_of_a_run_that_is_gone_goes_too(app: Penstock) -> None:
     assert "a timer of kind 'zzz'" in bad(app)["rows"].message
     damage.repair(app.database)
     assert (found(app), count(app, "timers")) == ([], 0)
+
+
+def _waiting_run(app: Penstock) -> Run:
+    @app.pipeline(name="asks")
+    def asks() -> object:
+        return wait_for("go")
+
+    run = asks.trigger()
+    drain(app)
+    assert run.status == "running"
+    return run
+
+
+def test_a_timer_of_an_unknown_kind_is_named(app: Penstock) -> None:
+    """The log sends its reader to the doctor. Nothing mends it: a worker of a newer version may want it."""
+    run = _waiting_run(app)
+    row = {"id": new_id(), "kind": "zzz", "run_id": run.id, "job_id": None, "data": None, "due_at": 1}
+    app.database.in_transaction(lambda tx: tx.insert("timers", [row]))
+    named = bad(app)["rows"]
+    assert f"a timer of run {run.id} has the unknown kind 'zzz'" in named.message
+    assert "newer version" in named.advice
+    assert f"penstock cancel {run.id}" in named.advice
+    assert [mended for _, mended in damage.repair(app.database)] == [False]
+    assert count(app, "timers") == 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("UPDATE {definitions} SET text = 'nope'", "cannot be read"),
+        ("DELETE FROM {definitions}", "is missing"),
+    ],
+)
+def test_a_definition_that_runs_need_is_named(app: Penstock, sql: str, words: str) -> None:
+    run = _waiting_run(app)
+    change(app, sql)
+    named = bad(app)["rows"]
+    assert f"the definition {run.definition} {words}" in named.message
+    assert run.id in named.message
+    assert "backup" in named.advice
+    assert [mended for _, mended in damage.repair(app.database)] == [False]
+
+
+def test_the_definition_of_a_run_that_is_over_is_not_asked_for(app: Penstock) -> None:
+    run = _waiting_run(app)
+    run.signal("go")
+    drain(app)
+    assert run.result(timeout=0) is None
+    change(app, "DELETE FROM {definitions}")
+    assert found(app) == []
 
 
 def test_a_reader_sees_an_unknown_value_as_it_is(app: Penstock, database_url: str) -> None:

@@ -33,6 +33,17 @@ def test_a_definition_that_cannot_be_read_is_counted(cli: Cli, text: str) -> Non
     assert (listed["pack"]["versions"], listed["pack"]["definition"]) == (1, "")
     assert listed["approve"]["definition"] == other.definition
     assert len(rows(cli.app, "SELECT hash FROM {definitions}")) == 2
-    cli("show", run.id, "--database", cli.url).refused(2, run.definition, "cannot be read")
+    cli("show", run.id, "--database", cli.url).refused(2, run.definition, "cannot be read", "backup")
+    cli("signal", run.id, "go", "5", "--database", cli.url).refused(
+        2, run.definition, "cannot be read", "backup"
+    )
     cli("diff", f"{cli.module}:pack", run.definition[:12]).refused(2, "cannot be read")
     assert cli("explain", run.id, "--database", cli.url).code in (0, 2)
+
+
+def test_a_definition_that_is_missing_is_told_by_every_command(cli: Cli) -> None:
+    run = cli.trigger("approve", 1)
+    drain(cli.app)
+    cli.app.database.in_transaction(lambda tx: tx.run("DELETE FROM {definitions}"))
+    for words in (("show", run.id), ("signal", run.id, "go", "5")):
+        cli(*words, "--database", cli.url).refused(2, run.definition, "is missing", "backup")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,3 +93,29 @@ def test_others_go_on_while_one_task_is_left_out(crashing: Any, how: Path) -> No
         assert (await job.result_async(timeout=60), await later.result_async(timeout=60)) == (5, 6)
 
     beside_a_worker(crashing.app, main)
+
+
+STOPPED_EARLY = """
+import os, signal, sys
+if "--multiprocessing-fork" in sys.orig_argv:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(os.getpid(), number)
+"""
+"""A module that Python imports before anything else."""
+
+
+def test_a_signal_that_stops_the_worker_ends_no_process_that_is_still_importing(
+    crashing: Any, how: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C goes to all processes of a terminal, and a service manager's SIGTERM to all of a service."""
+    how.write_text("go on")
+    (tmp_path / "sitecustomize.py").write_text(STOPPED_EARLY)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+
+    async def main(_: Worker) -> Any:
+        job = await crashing.work.enqueue_async(5)
+        assert await job.result_async(timeout=60) == 5
+        return job
+
+    job = beside_a_worker(crashing.app, main)
+    assert [attempt.outcome for attempt in job.attempts()] == ["succeeded"]

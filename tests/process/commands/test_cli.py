@@ -213,6 +213,36 @@ def test_what_cannot_be_enqueued_is_refused_and_leaves_nothing_behind(
     assert not (tmp_path / "shop.db").exists()
 
 
+def test_any_text_is_shown_on_any_terminal(cli: Cli, tmp_path: Path) -> None:
+    """Whatever its encoding lacks is escaped, and lines are cut where a word has no room."""
+    app = Penstock(f"sqlite:///{tmp_path}/shop.db")
+
+    @app.task(name="é🙂 \u2028")
+    def pay(order: str) -> str:
+        return order
+
+    @app.pipeline(name="ünd")
+    def und(order: str) -> object:
+        return pay(order)
+
+    job, run = pay.enqueue("é🙂" * 9), und.trigger("é🙂" * 9)
+    app.close()
+    for id in (job.id, run.id):
+        show = ("show", id, "--database", "sqlite:///shop.db")
+        for width in ("1", "10"):
+            shown = cli(*show, COLUMNS=width)
+            assert (shown.returncode, shown.stderr) == (0, "")
+            assert id[:8] in shown.stdout
+        # A process of its own: the encoding is chosen when Python starts.
+        program = [sys.executable, "-m", "penstock", *show]
+        environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONIOENCODING": "ascii"}
+        told = subprocess.run(
+            program, cwd=tmp_path, env=environment, capture_output=True, check=False, timeout=60
+        )
+        assert (told.returncode, told.stderr) == (0, b"")
+        assert rb"\xe9\U0001f642" in told.stdout
+
+
 def test_help_and_version(cli: Cli) -> None:
     assert cli("--version").stdout.startswith("penstock ")
     shown = cli("--help").stdout
