@@ -12,7 +12,7 @@ import pytest
 
 SECONDS = {
     "browser": 4.5,
-    "chaos": 2.1,
+    "chaos/test_chaos.py": 25.0,
     "conformance/claim": 0.2,
     "conformance/pipelines/retention": 1.3,
     "conformance/reclaim": 0.5,
@@ -25,14 +25,14 @@ SECONDS = {
     "plans": 4.7,
     "process": 2.5,
 }
-"""Folders of tests that mostly wait, and about how long one of them takes."""
+"""Folders and files of tests that mostly wait, and about how long one of them takes."""
 
 
 def dealt(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
     """The same tests, so that xdist's `worksteal`, which gives each process a part of them at first, deals them so."""
     modules = [list(some) for _, some in groupby(items, key=_module)]
     quick = chain.from_iterable(module for module in modules if not _seconds(module))
-    hands = _hands([module for module in modules if _seconds(module)], max(1, processes - 2))
+    hands = _hands([module for module in modules if _seconds(module)], max(1, processes // 2))
     dealt: list[pytest.Item] = []
     for number, size in enumerate(_sizes(len(items), processes)):
         first = hands[number] if number < len(hands) else []
@@ -59,9 +59,12 @@ def _module(test: pytest.Item) -> str:
 def _seconds(module: Sequence[pytest.Item]) -> float:
     """How long a module waits in all; none: it is quick."""
     test = module[0].nodeid
-    return next((each for folder, each in SECONDS.items() if test.startswith(f"tests/{folder}/")), 0.0) * len(
-        module
+    each = (
+        seconds
+        for place, seconds in SECONDS.items()
+        if test.startswith((f"tests/{place}/", f"tests/{place}::"))
     )
+    return next(each, 0.0) * len(module)
 
 
 def _sizes(count: int, parts: int) -> Iterator[int]:

@@ -37,7 +37,6 @@ def test_this_run_is_in_that_order(request: pytest.FixtureRequest) -> None:
     if not hasattr(config, "workerinput") or not config.workerinput["steals"]:
         pytest.skip("its tests are not dealt to several processes")
     waits = [
-        item.nodeid.startswith(tuple(f"tests/{folder}/" for folder in SECONDS))
-        for item in request.session.items
+        item.nodeid.startswith(tuple(f"tests/{place}" for place in SECONDS)) for item in request.session.items
     ]
     assert waits[0] or not any(waits)
