@@ -95,10 +95,7 @@ class Troubles:
     def examine(self, checks: Iterable[Check] | None = None) -> list[Trouble]:
         """Run checks in this thread; all of them, if none are given."""
         app = self._app
-        names = frozenset(app.task_names)
-        patient = CheckContext(
-            app.database, app.metadata, names, tuple(app.reconcilers.values()), of_app=True
-        )
+        patient = CheckContext.of(app)
         if checks is not None:
             return [_trouble(finding) for finding in doctor.made(patient, checks)]
         found = [_trouble(finding) for finding in doctor.examine(patient)]

@@ -23,6 +23,7 @@ from penstock.operate.diagnosis import damage
 from penstock.operate.processes import list_processes, unattended
 from penstock.operate.reconcilers import lacks, look
 from penstock.operate.schedules import ailing
+from penstock.pipelines.advance.run_rows import FindPipeline, no_pipeline
 from penstock.pipelines.advance.timers import REMIND_SIGNED
 from penstock.pipelines.maintenance import repair
 from penstock.queue import claim, tallies
@@ -81,12 +82,14 @@ class CheckContext:
     of_app: bool = False
     declared: str = ""
     """How much the app declares, in words."""
+    find_pipeline: FindPipeline = no_pipeline
 
     @classmethod
     def of(cls, app: Any, of_app: bool = True) -> CheckContext:
         """The patient of an app: its database, and what the app declares."""
         tasks, reconcilers = frozenset(app.task_names), tuple(app.reconcilers.values())
-        return cls(app.database, app.metadata, tasks, reconcilers, of_app, declared_by(app))
+        declared = declared_by(app)
+        return cls(app.database, app.metadata, tasks, reconcilers, of_app, declared, app.find_pipeline)
 
 
 def declared_by(app: Any) -> str:
@@ -320,7 +323,7 @@ def reconciled_tables(patient: CheckContext) -> Iterable[Finding]:
 
 def damaged_rows(patient: CheckContext) -> Iterable[Finding]:
     """Find damaged rows, and name each of them."""
-    found = damage.find(patient.database)
+    found = damage.find(patient.database, find_pipeline=patient.find_pipeline)
     for one in found[:MOST_NAMED]:
         yield Finding("rows", Level.PROBLEM, one.message, one.advice)
     if len(found) > MOST_NAMED:

@@ -11,7 +11,6 @@ from penstock.errors import PenstockError
 from penstock.operate.jobs import UnknownId, find_job, ids_like
 from penstock.pipelines.advance import read
 from penstock.pipelines.advance.read import RunStatusRow
-from penstock.pipelines.advance.run_rows import unreadable
 from penstock.pipelines.model.definition import DamagedDefinition, Definition, Node, NodeKind, Wait
 from penstock.pipelines.model.expressions import path_of
 from penstock.pipelines.run import Step, step_of
@@ -32,9 +31,6 @@ SELECT job_id, generation, process_id, started_at, finished_at, outcome, error_t
 FROM {executions} WHERE job_id {among:ids:uuid} ORDER BY job_id, generation
 """
 DEFINITION = "SELECT d.text FROM {runs} r JOIN {definitions} d ON d.hash = r.definition WHERE r.id = :id"
-DEFINITION_OR_NONE = """
-SELECT r.definition, d.text FROM {runs} r LEFT JOIN {definitions} d ON d.hash = r.definition WHERE r.id = :id
-"""
 DEFINITIONS = "SELECT hash, text FROM {definitions} WHERE name = :name ORDER BY hash"
 
 
@@ -122,21 +118,6 @@ def open_waits(tx: Transaction, run: str, limit: int) -> list[OpenWait]:
         until = None if wait.timeout is None else int(since) + int(wait.timeout * 1_000_000)
         found.append(OpenWait(node.key, node.target, path_of(path or ""), int(since), until, wait.default))
     return found
-
-
-def signals_of(tx: Transaction, run: str) -> set[str]:
-    """The names of all signals for which the run's definition has waits; `Unreadable` if it cannot be read."""
-    row = tx.row(DEFINITION_OR_NONE, id=run)
-    if row is None:
-        return set()
-    definition, text = row
-    if text is None:
-        raise unreadable(str(definition))
-    try:
-        nodes = Definition.from_text(str(text)).nodes
-    except DamagedDefinition as error:
-        raise unreadable(str(definition), error) from error
-    return {node.target for node in nodes if node.kind is NodeKind.WAIT}
 
 
 def _nodes(tx: Transaction, run: str) -> tuple[Node, ...]:

@@ -77,7 +77,7 @@ def doctor(
 ) -> None:
     """Find what is wrong with an installation. Each finding says what to do. Exit code 1: something was found."""
     with opened(app, database, checked=mend) as found, acting(by, why):
-        mended = damage.repair(found.database) if mend else []
+        mended = damage.repair(found.database, found.find_pipeline) if mend else []
         findings = examining.examine(examining.CheckContext.of(found, names_app(app, database)))
     if as_json:
         show_json(findings)

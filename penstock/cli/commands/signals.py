@@ -12,8 +12,7 @@ from penstock.cli.commands.runs import RunId, the_run
 from penstock.cli.exit_codes import BAD, UsageError
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting_on, opened
 from penstock.cli.output import tell
-from penstock.operate.runs import signals_of
-from penstock.values.parse import nearest
+from penstock.pipelines.lifecycle.signal_rows import UnknownSignal
 
 Element = Annotated[
     str | None, typer.Option("--path", help="only this element of the expands around it, such as 3 or 3.0")
@@ -70,11 +69,10 @@ def token(
 
 def _give(app: Penstock, prefix: str, name: str, value: str | None, path: str | None, as_json: bool) -> None:
     waiting = the_run(app, prefix)
-    known = app.database.read(signals_of, waiting.id)
-    if name not in known:
-        others = f"; it waits for {', '.join(sorted(known))}" if known else ", nor for any other signal"
-        raise UsageError(f"no step of run {waiting.id} waits for {name!r}{others}{nearest(name, known)}")
-    done = waiting.signal(name, None if value is None else read_value(value), _path(path))
+    try:
+        done = waiting.signal(name, None if value is None else read_value(value), _path(path))
+    except UnknownSignal as error:
+        raise UsageError(str(error)) from error
     word = f"has the signal {name}" if done else f"had the signal {name} before, and that one stands"
     tell(f"{waiting.id} {word}", {waiting.id: done}, as_json=as_json)
     if not done:

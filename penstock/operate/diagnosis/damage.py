@@ -15,7 +15,7 @@ from penstock.database.database import Database
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.pipelines.advance import timers
-from penstock.pipelines.advance.run_rows import RESTORE_DEFINITION
+from penstock.pipelines.advance.run_rows import RESTORE_DEFINITION, FindPipeline, no_pipeline, own_text
 from penstock.pipelines.model.definition import DamagedDefinition, Definition
 from penstock.pipelines.plan.changes import RunMode
 from penstock.queue import audit, states
@@ -83,7 +83,7 @@ DEFINITIONS_IN_USE = """
 SELECT DISTINCT definition FROM (SELECT definition FROM {runs} WHERE ended_at IS NULL LIMIT :limit) active
 """
 DEFINITION = "SELECT text FROM {definitions} WHERE hash = :hash"
-RUN_OF_DEFINITION = "SELECT id FROM {runs} WHERE ended_at IS NULL AND definition = :hash LIMIT 1"
+RUN_OF_DEFINITION = "SELECT id, pipeline FROM {runs} WHERE ended_at IS NULL AND definition = :hash LIMIT 1"
 FAILING_EXPANDS = "SELECT id, run_id, problem FROM {advancements} WHERE problem IS NOT NULL LIMIT 1000"
 
 Mend = Callable[[Transaction], bool]
@@ -100,11 +100,17 @@ class Damage:
     advice: str = "Mend it: penstock doctor --repair"
 
 
-def find(database: Database, *, everything: bool = False) -> list[Damage]:
-    """Find all damage. Of very many jobs only the newest are checked, unless `everything` is true."""
+def find(
+    database: Database, *, everything: bool = False, find_pipeline: FindPipeline = no_pipeline
+) -> list[Damage]:
+    """Find all damage. Of very many jobs only the newest are checked, unless `everything` is true.
+
+    `find_pipeline` finds the pipelines of the app; workers with its code go on without a definition that it can make.
+    """
+    definitions = partial(_definitions, find_pipeline)
     found = [
         damage
-        for look in (_numbers, _receipts, _runs, _pieces, _definitions)
+        for look in (_numbers, _receipts, _runs, _pieces, definitions)
         for damage in database.read(_all, look)
     ]
     for before, low in _ranges(database, BOUNDARY, everything):
@@ -114,12 +120,13 @@ def find(database: Database, *, everything: bool = False) -> list[Damage]:
     return found
 
 
-def repair(database: Database) -> list[tuple[Damage, bool]]:
+def repair(database: Database, find_pipeline: FindPipeline = no_pipeline) -> list[tuple[Damage, bool]]:
     """Repair what can be repaired, each damage by itself, and say which repairs succeeded. May be repeated."""
-    done = [(damage, _mended(database, damage)) for damage in find(database, everything=True)]
+    look = partial(find, database, everything=True, find_pipeline=find_pipeline)
+    done = [(damage, _mended(database, damage)) for damage in look()]
     # Jobs of an unreadable receipt are found only now, after the receipt was removed.
     if any(mended and damage.subject.startswith("claim ") for damage, mended in done):
-        done += [(damage, _mended(database, damage)) for damage in find(database, everything=True)]
+        done += [(damage, _mended(database, damage)) for damage in look()]
     return done
 
 
@@ -387,8 +394,8 @@ def _forget_timer(due: int, id: str, tx: Transaction) -> bool:
     return True
 
 
-def _definitions(tx: Transaction) -> Iterable[Damage]:
-    """Definitions without which runs that have not ended cannot go on. Nothing here knows what they were."""
+def _definitions(find_pipeline: FindPipeline, tx: Transaction) -> Iterable[Damage]:
+    """Definitions without which runs that have not ended cannot go on."""
     for (definition,) in tx.rows(DEFINITIONS_IN_USE, limit=MOST_PLACES):
         row = tx.row(DEFINITION, hash=definition)
         try:
@@ -399,6 +406,6 @@ def _definitions(tx: Transaction) -> Iterable[Damage]:
         except DamagedDefinition as error:
             words = f"cannot be read ({error.__cause__})"
         run = tx.row(RUN_OF_DEFINITION, hash=definition)
-        if run is not None:
+        if run is not None and (row is not None or own_text(find_pipeline, definition, run[1]) is None):
             message = f"the definition {definition} {words}, and run {run[0]} needs it"
             yield Damage(f"definition {definition}", message, None, f"{RESTORE_DEFINITION}.")

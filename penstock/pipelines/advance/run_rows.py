@@ -15,7 +15,7 @@ from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.errors import ArgumentError, PenstockError
 from penstock.pipelines.advance.state import EngineState, Mode, RunHeader, TransactionState
-from penstock.pipelines.model.definition import DamagedDefinition
+from penstock.pipelines.model.definition import DamagedDefinition, Definition
 from penstock.pipelines.model.wiring import Wiring, wiring_of
 from penstock.pipelines.plan.changes import Fan, RunMode
 from penstock.pipelines.plan.plan import RunFacts
@@ -41,6 +41,21 @@ RESTORE_DEFINITION = (
     "Put its row back from a backup. Where the code of the pipeline is still the same, it is enough that there is no "
     "such row: a worker with that code goes on without it"
 )
+
+
+class HasDefinition(Protocol):
+    """A pipeline of the app."""
+
+    @property
+    def definition(self) -> Definition: ...
+
+
+FindPipeline = Callable[[str], HasDefinition | None]
+"""Finds a pipeline of the app by its name."""
+
+
+def no_pipeline(_name: str) -> None:
+    """Finds nothing: for a database without its app."""
 
 
 class Unreadable(PenstockError):
@@ -188,7 +203,7 @@ def wiring_for(
     found = engine_state.wirings.get(definition)
     if found is None:
         row = tx.row(DEFINITION, hash=definition)
-        text = _own_text(engine_state, definition, pipeline) if row is None else row[0]
+        text = own_text(engine_state.host.find_pipeline, definition, pipeline) if row is None else row[0]
         if text is None:
             raise unreadable(definition)
         try:
@@ -198,8 +213,9 @@ def wiring_for(
     return found
 
 
-def _own_text(engine_state: EngineState, definition: str, pipeline: str | None) -> str | None:
-    own = engine_state.host.find_pipeline(pipeline) if pipeline is not None else None
+def own_text(find_pipeline: FindPipeline, definition: str, pipeline: str | None) -> str | None:
+    """The definition that the app's own pipeline has now, if it is this one: it stands in for a row that is lost."""
+    own = find_pipeline(pipeline) if pipeline is not None else None
     with suppress(Exception):  # the function of a pipeline may raise anything
         return own.definition.text if own is not None and own.definition.hash == definition else None
     return None

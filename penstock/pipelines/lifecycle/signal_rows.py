@@ -30,6 +30,11 @@ HEADERS_AT = """
 SELECT run_id, name, path, headers FROM {element_signals} WHERE run_id {among:ids:uuid} AND path {among:paths:text}
 """
 
+
+class UnknownSignal(ActionRefused):
+    """No step of the run waits for a signal of this name."""
+
+
 Given = dict[tuple[str, str, str], str]
 """Values by run, signal and path; the path of a signal for all is empty."""
 
@@ -101,7 +106,7 @@ def check_place(engine_state: EngineState, tx: Transaction, run: str, name: obje
     names = {node.target for node in found.wiring.definition.nodes if node.kind is NodeKind.WAIT}
     if not isinstance(name, str) or name not in names:
         others = f"; it waits for {', '.join(sorted(names))}" if names else ", nor for any other signal"
-        raise ActionRefused(f"no step of run {run} waits for {name!r}{others}{nearest(str(name), names)}")
+        raise UnknownSignal(f"no step of run {run} waits for {name!r}{others}{nearest(str(name), names)}")
     depths = {node.depth for node in waits_for(engine_state, tx, run, name)}
     if path and len(path) not in depths:
         wanted = " or ".join(str(depth) for depth in sorted(depths))

@@ -10,6 +10,7 @@ from penstock import Penstock, wait_for
 from penstock.job import Job
 from penstock.operate.diagnosis import damage
 from penstock.operate.diagnosis.damage import Damage
+from penstock.operate.doctor import Level
 from penstock.pipelines.run import Run
 from penstock.testing import drain, travel
 from penstock.values.ids import new_id
@@ -195,6 +196,29 @@ def test_a_definition_that_runs_need_is_named(app: Penstock, sql: str, words: st
     assert run.id in named.message
     assert "backup" in named.advice
     assert [mended for _, mended in damage.repair(app.database)] == [False]
+
+
+def test_a_missing_definition_that_the_app_can_make_is_no_problem(
+    app: Penstock, make_app: Callable[..., Penstock]
+) -> None:
+    """Workers with that code go on without the row."""
+    _waiting_run(app)
+    change(app, "DELETE FROM {definitions}")
+    assert "rows" not in {one.check for one in app.doctor() if one.level is not Level.OK}
+    assert damage.repair(app.database, app.find_pipeline) == []
+    other = make_app()
+    other.pipeline(name="asks")(lambda: wait_for("other"))
+    assert "is missing" in next(one.message for one in other.doctor() if one.check == "rows")
+
+
+@pytest.mark.parametrize("text", ["nope", "{}"])
+def test_a_definition_that_cannot_be_read_is_a_problem_although_the_app_can_make_it(
+    app: Penstock, text: str
+) -> None:
+    """A worker takes its own definition only in place of a row that is gone."""
+    _waiting_run(app)
+    change(app, "UPDATE {definitions} SET text = :text", text=text)
+    assert "cannot be read" in next(one.message for one in app.doctor() if one.check == "rows")
 
 
 def test_the_definition_of_a_run_that_is_over_is_not_asked_for(app: Penstock) -> None:

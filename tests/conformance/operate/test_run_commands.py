@@ -528,6 +528,16 @@ def test_signal_ends_a_wait(cli: Cli) -> None:
     cli.on("signal", ended.id, "approve").refused(1, "has ended")
 
 
+def test_signal_takes_the_definition_of_the_app_where_the_row_is_lost(cli: Cli) -> None:
+    run = cli.trigger("approve", 1)
+    cli.app.database.in_transaction(lambda tx: tx.run("DELETE FROM {definitions}"))
+    app = ("--app", f"{cli.module}:app")
+    cli("signal", run.id, "aprove", *app).refused(2, "it waits for approve", "Did you mean 'approve'?")
+    assert "has the signal approve" in cli("signal", run.id, "approve", "yes", *app).text
+    drain(cli.app)
+    assert run.result(0) == [10, "yes"]
+
+
 def test_then_starts_a_pipeline_behind_a_run(cli: Cli) -> None:
     run = cli.trigger("pack", [1])
     following = cli("then", run.id[:30], f"{cli.module}:pack", "[2]", "note=later", "--json").json
