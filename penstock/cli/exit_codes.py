@@ -6,7 +6,7 @@
 2   wrong usage: arguments, settings, an id that is not there, the app, a schema that does not fit this version
 3   the database cannot be used: unreachable, read-only, full
 70  an error in Penstock itself
-128 + n  ended at once by signal n (a worker's second SIGINT or SIGTERM)
+128 + n  ended at once by signal n (Ctrl-C: 130; a worker's second SIGINT or SIGTERM)
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -249,6 +250,28 @@ def test_help_and_version(cli: Cli) -> None:
     for command in ("worker", "status", "jobs", "dead-letters", "doctor", "prune", "migrate", "demo"):
         assert command in shown
     assert cli("nonsense").returncode == 2
+
+
+INTERRUPTED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.raise_signal(signal.SIGINT)
+"""
+
+
+@pytest.mark.parametrize("imported", ["pydantic_core", "typer"])
+@pytest.mark.parametrize("start", ["module", "script"])
+def test_ctrl_c_during_the_imports_ends_a_command_as_later(tmp_path: Path, start: str, imported: str) -> None:
+    """With an interpreter of its own: it has imported nothing yet."""
+    (tmp_path / f"{imported}.py").write_text(INTERRUPTED)
+    module, _, name = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["scripts"][
+        "penstock"
+    ].partition(":")
+    script = f"import sys; from {module} import {name}; sys.exit({name}())"
+    command = [sys.executable, *(["-m", "penstock"] if start == "module" else ["-c", script]), "--version"]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{CHECKOUT}"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_the_demo_keeps_its_promises(tmp_path: Path) -> None:
