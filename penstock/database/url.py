@@ -89,7 +89,8 @@ def parse(url: str) -> Url:
     try:
         found, several = _read(url)
     except ValueError as error:
-        raise ConfigurationError(f"{without_secrets(url)!r} is not a database URL. Use {FORMS}.") from error
+        shown = without_secrets(url)
+        raise ConfigurationError(f"{shown!r} is not a database URL: {error}. Use {FORMS}.") from error
     driver = DRIVERS.get(URL_FORMS.get(found.driver, ""))
     if driver is None:
         raise ConfigurationError(f"{found.driver!r} is not a database that Penstock knows. Use {FORMS}.")
@@ -137,7 +138,7 @@ def _read(url: str) -> tuple[Url, list[Place]]:
     """The parts of it, and its hosts if there are several."""
     match = URL.fullmatch(url)
     if match is None:
-        raise ValueError("it has no such form")
+        raise ValueError("it has another form")
     query = {
         name: values[0] if len(values) == 1 else tuple(values)
         for name, values in parse_qs(match["query"] or "").items()
@@ -152,6 +153,8 @@ def _read(url: str) -> tuple[Url, list[Place]]:
         match["database"] and unquote(match["database"]),
         query,
     )
+    if "@" in match["hosts"][1:]:  # a socket without a file may begin with it
+        raise ValueError("in a user or a password, @ is written as %40")
     hosts = [HOST.fullmatch(host) for host in match["hosts"].split(",")]
     if len(hosts) > 1:
         return named, [_place(host) for host in hosts]

@@ -53,6 +53,16 @@ def test_a_url_is_shown_without_its_secret(form: str) -> None:
         app.close()
 
 
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
+def test_a_driver_is_not_given_the_end_of_a_password_as_a_host(scheme: str) -> None:
+    """It would tell it in its error, and a traceback shows that as it is."""
+    for login in ("u:p@x", "u:p@x,y", "u:a@b@c", "u:p@x:1"):
+        with pytest.raises(PenstockError, match="@ is written as %40") as refused:
+            Penstock(f"{scheme}://{login}@localhost/db")
+        assert f"{scheme}://u:***@localhost/db" in str(refused.value)
+    Penstock(f"{scheme}://u:p%40x@localhost/db").close()
+
+
 @pytest.mark.parametrize(
     "url",
     [
