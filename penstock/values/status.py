@@ -140,5 +140,8 @@ _EXPLANATIONS = {
     Reason.EXPIRED: "no attempt had begun when its time (expires) was over",
     Reason.CHILD_RUN_FAILED: "the child run did not succeed",
     Reason.UPSTREAM_RUN_NOT_SUCCEEDED: "the run it follows did not succeed",
-    Reason.ROW_DAMAGED: "its rows were damaged, and `penstock doctor --repair` gave it up; retry it if it is to run",
+    Reason.ROW_DAMAGED: (
+        "its rows were damaged: its outcome had no place, or `penstock doctor --repair` gave it up; retry it if it is "
+        "to run"
+    ),
 }

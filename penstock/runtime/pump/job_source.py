@@ -45,18 +45,23 @@ from penstock.values.status import JobStatus, OutcomeKind, Reason
 # An outcome that the database refuses, although it takes others: what is to be written in its place. Pure.
 
 
-def outcome_for_refusal(finished: Attempt, error: Exception) -> Attempt | None:
+def outcome_for_refusal(finished: Attempt, error: Exception, is_duplicate: bool = False) -> Attempt | None:
     """The outcome to settle instead: first a failure with this error; if the database refuses that too, a failure
-    without text; then None."""
+    without text; then None. `is_duplicate`: a row that the settle adds is there already."""
     if isinstance(error, AdvancementFailed):
         return _unplanned(finished, error)
-    if finished.outcome.reason is not Reason.RESULT_NOT_SERIALIZABLE:
-        return finished._replace(outcome=_failed(Failure.of(error)))
-    return finished._replace(outcome=_failed(None), began=False) if finished.began else None
+    reason = finished.outcome.reason
+    if reason not in REFUSED:
+        reason = Reason.ROW_DAMAGED if is_duplicate else Reason.RESULT_NOT_SERIALIZABLE
+        return finished._replace(outcome=_failed(Failure.of(error), reason))
+    return finished._replace(outcome=_failed(None, reason), began=False) if finished.began else None
 
 
-def _failed(failure: Failure | None) -> Outcome:
-    return Outcome(OutcomeKind.ERRORED, failure=failure, reason=Reason.RESULT_NOT_SERIALIZABLE)
+REFUSED = (Reason.RESULT_NOT_SERIALIZABLE, Reason.ROW_DAMAGED)
+
+
+def _failed(failure: Failure | None, reason: Reason | None) -> Outcome:
+    return Outcome(OutcomeKind.ERRORED, failure=failure, reason=reason)
 
 
 def _unplanned(finished: Attempt, error: AdvancementFailed) -> Attempt:
@@ -351,7 +356,7 @@ class JobSource(Source[Claim, Attempt]):
         return f"{finished.claim.job_id} ({finished.claim.task})"
 
     def blame(self, finished: Attempt, error: Exception) -> Attempt | None:
-        return outcome_for_refusal(finished, error)
+        return outcome_for_refusal(finished, error, self.wakeups.database.dialect.is_duplicate(error))
 
     def _report(self, settled: Settled) -> None:
         for attempt in settled.lost:

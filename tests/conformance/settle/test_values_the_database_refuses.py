@@ -97,6 +97,27 @@ def test_if_the_error_is_refused_too_the_job_has_failed_all_the_same(
     assert count(app, "claims") == 0
 
 
+def test_an_attempt_whose_row_is_there_already_is_no_fault_of_its_result(app: Penstock) -> None:
+    @app.task(name="fine")
+    def fine(number: int) -> int:
+        return number
+
+    job, after = fine.enqueue_many([(1,), (2,)])
+    row = {"job_id": job.id, "generation": 1, "outcome": "succeeded"}
+    app.database.in_transaction(
+        lambda tx: tx.insert("executions", [row], started_at="{now}", finished_at="{now}")
+    )
+    drain(app)
+    assert (job.status, after.result(timeout=0)) == ("failed", 2)
+    with pytest.raises(JobFailed, match="row_damaged"):
+        job.result(timeout=0)
+    assert len(app.dead_letters(reason="row_damaged")) == 1
+    assert count(app, "claims") == 0
+    job.retry()
+    drain(app)
+    assert job.result(timeout=0) == 1
+
+
 def test_what_is_refused_in_every_form_is_tried_again_later(
     app: Penstock, note: Note, monkeypatch: pytest.MonkeyPatch
 ) -> None:
