@@ -39,6 +39,7 @@ SAMPLE = 1000
 MOST_RUNS = 1000
 MOST_NAMED = 20
 MOST_LETTERS = 10_000
+MIGRATE = "Run: penstock migrate"
 
 CLOCK = "SELECT {now}"
 ORPHANS = """
@@ -140,8 +141,8 @@ def schema(patient: CheckContext) -> Iterable[Finding]:
     try:
         version.ensure(patient.database, upgrade=False)
     except PenstockError as error:
-        advice = "Run: penstock migrate" if isinstance(error, SchemaOutdated) else "Then run doctor again."
-        return [Finding("schema", Level.PROBLEM, str(error), advice)]
+        advice = MIGRATE if isinstance(error, SchemaOutdated) else "Then run doctor again."
+        return [Finding("schema", Level.PROBLEM, str(error).removesuffix(f". {advice}"), advice)]
     missing = _missing(patient)
     if missing:
         advice = "Something has changed the tables. Compare with: penstock migrate --sql"

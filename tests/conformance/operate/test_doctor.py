@@ -13,6 +13,7 @@ from penstock.operate.doctor import CheckContext, Finding, Level, examine
 from penstock.operate.processes import list_processes
 from penstock.schema import version
 from penstock.testing import drain, travel
+from tests.commands import call
 from tests.conformance.operate.helpers import enqueue, register, take
 from tests.waiting import eventually
 
@@ -109,7 +110,9 @@ def test_a_database_without_tables_ends_the_examination(
     app = app_on(empty_database_url)
     found = examine(CheckContext(app.database, app.metadata, frozenset()))
     assert [finding.check for finding in found] == ["database", "schema"]
-    assert "penstock migrate" in found[-1].advice
+    assert found[-1].advice == "Run: penstock migrate"
+    told = call("doctor", "--database", empty_database_url).output
+    assert told.count("penstock migrate") == 1, told
 
 
 def test_tables_that_are_too_new_are_not_to_be_migrated(app: Penstock) -> None:
