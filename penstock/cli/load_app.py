@@ -13,10 +13,11 @@ from types import ModuleType
 
 from penstock.app import Penstock
 from penstock.cli.exit_codes import UsageError, debugging, err, one_line
+from penstock.values.parse import nearest
 
 VARIABLE = "PENSTOCK_APP"
 OURS = Path(__file__).parents[1]
-
+MOST_NAMED = 20
 
 _default: list[Penstock] = []
 
@@ -30,8 +31,7 @@ def find_app(target: str | None, database: str | None = None) -> Penstock:
     """The app that the command names, or an app without tasks on the database that it names."""
     if _default and not target and not database:
         return _default[0]
-    target = target or os.environ.get(VARIABLE)
-    if target and not database:
+    if (target or os.environ.get(VARIABLE)) and not database:
         return load_app(target)
     return Penstock(database)
 
@@ -45,9 +45,18 @@ def load_app(target: str | None) -> Penstock:
     """The app at `module:attribute`; the attribute is "app" if not given."""
     if _default and not target:
         return _default[0]
-    target = target or os.environ.get(VARIABLE)
+    if target:
+        return _load(target)
+    target = os.environ.get(VARIABLE)
     if not target:
         raise UsageError(f"which app? Name it, such as shop:app, or set ${VARIABLE}")
+    try:
+        return _load(target)
+    except UsageError as error:
+        raise UsageError(f"{VARIABLE}={target}: {error}") from error
+
+
+def _load(target: str) -> Penstock:
     name, _, path = target.partition(":")
     if not name or "/" in name or name.endswith(".py"):
         wanted = name.removesuffix(".py").replace("/", ".").strip(".") or "shop"
@@ -88,6 +97,16 @@ def find_attribute(module: ModuleType, path: str) -> object:
             raise UsageError(f"module {module.__name__!r} has no {path!r}{hint}")
         found = getattr(found, part)
     return found
+
+
+def others_in(module: ModuleType, kinds: type | tuple[type, ...], wanted: str, words: str) -> str:
+    """Advice for a name that leads to something else: the nearest of these kinds in the module, or all of them."""
+    found = [name for name, value in vars(module).items() if isinstance(value, kinds)]
+    close = nearest(wanted, found, lambda name: f"{module.__name__}:{name}")
+    if close or not found:
+        return close or f". There are no {words} in {module.__name__}"
+    more = ", …" if len(found) > MOST_NAMED else ""
+    return f". {words.capitalize()} in it: {', '.join(found[:MOST_NAMED])}{more}"
 
 
 def _apps_in(module: ModuleType) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.exit_codes import UsageError, out
-from penstock.cli.load_app import find_attribute, load_module
+from penstock.cli.load_app import find_attribute, load_module, others_in
 from penstock.cli.options import AsJson, By, Why, acting
 from penstock.cli.output import progress, show_json
 from penstock.pipelines.pipeline import Pipeline
@@ -68,9 +68,11 @@ def _task(target: str) -> Task[Any, Any]:
     module, colon, name = target.partition(":")
     if not (module and colon and name):
         raise UsageError(f"{target!r} is not of the form module:task, such as shop:send_receipt")
-    found = find_attribute(load_module(module), name)
+    home = load_module(module)
+    found = find_attribute(home, name)
     if not isinstance(found, Task):
-        raise UsageError(f"{target} is not a task but of type {type(found).__name__}")
+        others = others_in(home, Task, name, "tasks")
+        raise UsageError(f"{target} is not a task but of type {type(found).__name__}{others}")
     return found
 
 

@@ -13,7 +13,7 @@ from penstock.cli.commands.enqueue import read_arguments, trigger_all
 from penstock.cli.commands.show_run import failures
 from penstock.cli.commands.watch import watch_run
 from penstock.cli.exit_codes import BAD, UsageError, err, out
-from penstock.cli.load_app import find_attribute, load_module
+from penstock.cli.load_app import find_attribute, load_module, others_in
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, acting_on, opened
 from penstock.cli.output import named, show_json, show_table, span, tell, when
 from penstock.errors import CancelConflict, DatabaseUnavailable
@@ -213,12 +213,16 @@ def find_pipeline(target: str) -> Pipeline:
     name, _, path = target.partition(":")
     if not name or not path:
         raise UsageError(f"{target!r} is not of the form module:pipeline, such as shop:enrich_users")
-    found = find_attribute(load_module(name), path)
+    home = load_module(name)
+    found = find_attribute(home, path)
     if isinstance(found, Task):
         host: Any = found.host
         return host.as_pipeline(found)  # type: ignore[no-any-return]
     if not isinstance(found, Pipeline):
-        raise UsageError(f"{target} is neither a pipeline nor a task but of type {type(found).__name__}")
+        others = others_in(home, (Pipeline, Task), path, "pipelines and tasks")
+        raise UsageError(
+            f"{target} is neither a pipeline nor a task but of type {type(found).__name__}{others}"
+        )
     return found
 
 

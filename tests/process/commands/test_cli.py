@@ -79,6 +79,10 @@ def test_a_wrong_target_gets_one_line_that_says_what_to_do(
 def test_a_worker_is_refused_the_same_way(cli: Cli, tmp_path: Path) -> None:
     refused(cli("worker", "shop:ap"), 2, "did you mean 'app'?")
     refused(cli("worker"), 2, "$PENSTOCK_APP")
+    refused(cli("worker", PENSTOCK_APP="shop:ap"), 2, "PENSTOCK_APP=shop:ap: ", "did you mean 'app'?")
+    refused(
+        cli("status", PENSTOCK_APP="nosuch:app"), 2, "PENSTOCK_APP=nosuch:app: there is no module 'nosuch'"
+    )
     assert not (tmp_path / "shop.db").exists()
 
 
@@ -201,7 +205,10 @@ def test_jobs_can_be_enqueued_one_or_many(cli: Cli, tmp_path: Path) -> None:
         (["shop:pay", "--from", "nowhere"], ("cannot read nowhere",)),
         (["shop:pay", "x"], ("order",)),
         (["shop:pay"], ("order",)),
-        (["shop:other", "1"], ("not a task",)),
+        (["shop:other", "1"], ("not a task but of type int", "Tasks in it: pay")),
+        (["shop:pai", "1"], ("did you mean 'pay'?",)),
+        (["plain:pays", "1"], ("not a task but of type function", "Did you mean 'plain:pay'?")),
+        (["calls:pay", "1"], ("not a task but of type function", "There are no tasks in calls")),
         (["shop", "1"], ("module:task",)),
         (["shop:payy", "1"], ("did you mean 'pay'?",)),
     ],
@@ -210,6 +217,8 @@ def test_what_cannot_be_enqueued_is_refused_and_leaves_nothing_behind(
     cli: Cli, tmp_path: Path, arguments: list[str], words: tuple[str, ...]
 ) -> None:
     (tmp_path / "calls").write_text("[1]\nnonsense\n")
+    (tmp_path / "calls.py").write_text("def pay(): ...")
+    (tmp_path / "plain.py").write_text("from shop import pay\ndef pays(): ...")
     refused(cli("enqueue", *arguments), 2, *words)
     assert not (tmp_path / "shop.db").exists()
 
