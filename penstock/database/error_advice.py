@@ -35,6 +35,7 @@ NO_SCHEMA = (
 )
 NO_ROOM = "Make room on its disk; what waits goes on by itself."
 NO_FILE = "The folder must exist, and this process must be allowed to write there."
+A_FOLDER = "Let the URL name a file in it: sqlite:///FOLDER/penstock.db."
 NO_DATABASE = (
     "Let the URL lead to a SQLite file, or to one that does not exist yet; a damaged one comes from a backup."
 )
@@ -71,6 +72,7 @@ ADVICE = {
     "disk full": NO_ROOM,
     "no space left": NO_ROOM,
     "disk i/o": NO_ROOM,
+    "is a folder": A_FOLDER,
     "unable to open": NO_FILE,
     "file is not a database": NO_DATABASE,
     "image is malformed": NO_DATABASE,

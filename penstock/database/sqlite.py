@@ -140,6 +140,8 @@ def _open_gate(path: str) -> int | None:
 
 def create_privately(path: str) -> None:
     """A database file that is not there yet is made so that only this user can read it; SQLite's others follow it."""
+    if os.path.isdir(path):
+        raise sqlite3.OperationalError(f"unable to open database file: {path} is a folder")
     with contextlib.suppress(OSError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
 

@@ -41,8 +41,8 @@ URL = re.compile(
     r"(?:/(?P<database>[^?]*))?"
     r"(?:\?(?P<query>.*))?"
 )
-HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.%]+)\]|(?P<name>[^:\[\],]+))?(?::(?P<port>\d*))?")
-POSTGRES_PORT, MYSQL_PORT = 5432, 3306
+HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.%]+)\]|(?P<name>[^:\[\],]+))?(?::(?P<port>[^:\[\],]*))?")
+POSTGRES_PORT, MYSQL_PORT, LAST_PORT = 5432, 3306, 65535
 Place = tuple[str, int | None]
 
 
@@ -161,7 +161,7 @@ def _read(url: str) -> tuple[Url, list[Place]]:
     (host,) = hosts
     if host is None:
         raise ValueError("its host is wrong")
-    port = int(host["port"]) if host["port"] else None
+    port = _port(host)
     # The folder of a socket may be there as libpq has it: %2Frun%2Fpostgresql.
     return replace(named, host=host["address"] or (host["name"] and unquote(host["name"])), port=port), []
 
@@ -170,7 +170,16 @@ def _place(host: re.Match[str] | None) -> Place:
     name = host and (host["address"] or host["name"])
     if host is None or not name:
         raise ValueError("a host is missing or wrong")
-    return name, int(host["port"]) if host["port"] else None
+    return name, _port(host)
+
+
+def _port(host: re.Match[str]) -> int | None:
+    text = host["port"]
+    if not text:
+        return None
+    if not text.isdecimal() or not 0 < int(text[:9]) <= LAST_PORT:
+        raise ValueError(f"its port is not a number from 1 to {LAST_PORT}")
+    return int(text)
 
 
 def _with_hosts(url: Url, hosts: list[Place], driver: str) -> Url:

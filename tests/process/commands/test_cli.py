@@ -128,6 +128,14 @@ def test_an_unreachable_database_has_its_own_code(cli: Cli) -> None:
     refused(cli("status", "--database", "mysql://x@127.0.0.1:1/x"), 3, "127.0.0.1")
 
 
+def test_a_url_that_names_a_folder_says_so(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for command in ("status", "migrate"):
+        done = cli(command, "--database", "sqlite:///data")
+        refused(done, 3, f"{tmp_path}/data is a folder. Let the URL name a file in it")
+    assert list((tmp_path / "data").iterdir()) == []
+
+
 def test_a_schema_of_the_future_is_refused(cli: Cli, tmp_path: Path) -> None:
     assert cli("migrate", "--app", "shop:app").returncode == 0
     change = "from shop import app; app.database.in_transaction(lambda tx: tx.run('{}'))"

@@ -64,6 +64,15 @@ def test_half_a_host_is_refused(url: str) -> None:
         parse(url)
 
 
+@pytest.mark.parametrize(
+    "place", ["h:abc", "h:99999", "h:0", "h:-1", "h:" + "9" * 5000, "[::1]:x", "a:1,b:70000"]
+)
+@pytest.mark.parametrize("backend", ["postgresql", "mysql"])
+def test_a_wrong_port_is_named(backend: str, place: str) -> None:
+    with pytest.raises(ConfigurationError, match="its port is not a number from 1 to 65535"):
+        parse(f"{backend}://{place}/db")
+
+
 def test_on_mysql_a_database_must_be_named() -> None:
     """It was found out by an assertion of SQLAlchemy's."""
     for url in ("mysql://root@localhost", "mysql://root:secret@localhost/"):
