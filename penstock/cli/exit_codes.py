@@ -26,7 +26,7 @@ from rich.segment import Segment
 from typer.core import TyperGroup
 
 from penstock.errors import ActionRefused, DatabaseUnavailable, PenstockError
-from penstock.values.escape import in_text
+from penstock.values.escape import in_one_line, in_text
 
 DONE, BAD, WRONG, UNAVAILABLE, BROKEN = 0, 1, 2, 3, 70
 NOWHERE_TO_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
@@ -164,7 +164,7 @@ def _fail_to_write(error: OSError) -> None:
 def one_line(error: BaseException) -> str:
     """The message without the background links and statements that drivers append."""
     cause = getattr(error, "orig", None) or error
-    return " ".join(line.strip() for line in str(cause).splitlines() if line.strip()) or type(cause).__name__
+    return in_one_line(str(cause)) or type(cause).__name__
 
 
 def debugging() -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from typing import NoReturn
 
 from penstock.errors import DatabaseUnavailable, PenstockError, SerializationError
+from penstock.values.escape import in_one_line
 
 OUTAGES = frozenset({"OperationalError", "InternalError", "InterfaceError", "ProgrammingError"})
 
@@ -190,7 +191,7 @@ def explained(error: Exception, where: str, *, passing: bool, hide: Callable[[st
     ours = isinstance(error, PenstockError)  # whatever words are in it
     if isinstance(error, DatabaseUnavailable) or (not passing and (ours or then is None)):
         return error
-    said = " ".join(hide(f"{cause_of(error)}").split()).rstrip(". ")  # libpq's message has several lines
+    said = in_one_line(hide(f"{cause_of(error)}")).rstrip(". ")  # libpq's message has several lines
     stop = "" if said.endswith("?") else "."
     return DatabaseUnavailable(
         f"The database at {where} does not answer as it should: {said}{stop} {then or UNREACHABLE}", where

@@ -12,6 +12,8 @@ _IN_LINE = _CONTROLS | _DIRECTIONS | {ord("\t"): "\t", ord("\n"): "\\n", ord("\r
 _IN_TEXT = _CONTROLS | _DIRECTIONS | {ord("\t"): "\t", ord("\n"): "\n"}
 _IN_JSON = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 
+ENDS = ".:;,?!"
+
 
 def in_text(text: str) -> str:
     return text.replace("\r\n", "\n").translate(_IN_TEXT)
@@ -19,6 +21,15 @@ def in_text(text: str) -> str:
 
 def in_line(text: str) -> str:
     return text.translate(_IN_LINE)
+
+
+def in_one_line(text: str) -> str:
+    """Join the lines of a message, with a full stop where a line that has none is followed by a sentence."""
+    joined = ""
+    for words in filter(None, map(str.split, text.splitlines())):
+        line = " ".join(words)
+        joined += f". {line}" if joined[-1:] not in ENDS and line[0].isupper() else f" {line}"
+    return joined.strip()
 
 
 def in_json(text: str) -> str:

@@ -342,7 +342,7 @@ def test_a_server_without_room_for_another_connection_is_explained(words: str) -
 def test_what_a_driver_says_in_several_lines_is_told_in_one() -> None:
     words = "connection refused\n\tIs the server running on that host?\n"
     told = str(error_advice.explained(OSError(words), "db", passing=True))
-    assert "connection refused Is the server running on that host? See that it runs" in told
+    assert "connection refused. Is the server running on that host? See that it runs" in told
 
 
 @pytest.mark.parametrize("said", ["in the environment", "in the url"])

@@ -124,7 +124,8 @@ def test_looking_creates_no_database(cli: Cli, tmp_path: Path, command: str) -> 
 
 
 def test_an_unreachable_database_has_its_own_code(cli: Cli) -> None:
-    refused(cli("status", "--database", "postgresql://x@127.0.0.1:1/x"), 3, "127.0.0.1")
+    away = cli("status", "--database", "postgresql://x@127.0.0.1:1/x")
+    refused(away, 3, "127.0.0.1", "Connection refused. Is the server running")
     refused(cli("status", "--database", "mysql://x@127.0.0.1:1/x"), 3, "127.0.0.1")
 
 
