@@ -232,8 +232,11 @@ def test_who_may_be_silent_for_longer_than_we_may_is_not_marked(app: Penstock, p
     assert "(silent)" not in penstock("processes").text
 
 
+STEERING = set("\r\x1b\x9b\x7f\x85\u2028\u2029")
+
+
 def test_what_an_error_says_steers_no_terminal(app: Penstock, penstock: Run) -> None:
-    said = "two\r\nlines \x1b[31m\x9b2J\x7f [/b]"
+    said = "two\r\nlines \x1b[31m\x9b2J\x7f [/b]\u2028forged\x85forged\u2029forged"
 
     @app.task(name="rude", retries=0)
     def rude() -> None:
@@ -249,10 +252,11 @@ def test_what_an_error_says_steers_no_terminal(app: Penstock, penstock: Run) -> 
     for command in (("show", run.id), ("show", job), ("dead-letters",), ("runs",), ("jobs",)):
         answer = penstock(*command)
         assert answer.code == 0, answer.text
-        assert not set(answer.text) & set("\r\x1b\x9b\x7f")
-    assert "lines \\x1b[31m\\x9b2J\\x7f [/b]" in penstock("show", job).text
+        assert not set(answer.text) & STEERING
+    shown = penstock("show", job).text
+    assert "lines \\x1b[31m\\x9b2J\\x7f [/b]\\u2028forged\\x85forged\\u2029forged" in shown
     told = penstock("show", job, "--json")
-    assert not set(told.text) & set("\r\x1b\x9b\x7f")
+    assert not set(told.text) & STEERING
     assert said in told.json["attempts"][0]["error"]
 
 

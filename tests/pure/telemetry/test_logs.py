@@ -78,8 +78,8 @@ def test_what_an_error_says_begins_no_line_and_steers_no_terminal(logger: loggin
     stream = Stream()
     out = written(logger, logs.TextFormatter(dict))
     logs.attach(stream, logger)
-    stream.emit(TroubleBegan("pump", "no\r\n2026-11-17 info\tforged \x1b[2J\x9b2J"))
-    assert out.getvalue().endswith("no\\r\\n2026-11-17 info\tforged \\x1b[2J\\x9b2J\n")
+    stream.emit(TroubleBegan("pump", "no\r\n2026-11-17 info\tforged \x1b[2J\x9b2J\u2028"))
+    assert out.getvalue().endswith("no\\r\\n2026-11-17 info\tforged \\x1b[2J\\x9b2J\\u2028\n")
 
 
 def test_json_lines_carry_every_field_of_the_event(logger: logging.Logger) -> None:
