@@ -17,6 +17,7 @@ from penstock.operate.jobs import JobRow
 from penstock.operate.pages.job import payload_of
 from penstock.operate.pages.job_search import search
 from penstock.values.parse import parse_seconds
+from penstock.values.plain import counted
 
 BATCH = 500
 SECONDS = 1.0
@@ -151,7 +152,7 @@ def examine(view: View, _form: Form) -> Done:
     assert view.doctor is not None
     found = view.doctor.examine()
     bad = [one for one in found if one.advice]
-    return Done(f"{len(found)} findings, {len(bad)} of them with advice", {"findings": found})
+    return Done(f"{counted(len(found), 'finding')}, {len(bad)} of them with advice", {"findings": found})
 
 
 def _number(form: Form, name: str) -> int:

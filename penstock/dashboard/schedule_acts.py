@@ -10,6 +10,7 @@ from penstock.dashboard.acts import DashboardAct, Done, Form, WrongForm, optiona
 from penstock.dashboard.http import address
 from penstock.dashboard.run_acts import call_of, has_arguments, seconds_of
 from penstock.errors import PenstockError
+from penstock.values.plain import counted
 
 if TYPE_CHECKING:
     from penstock.dashboard.views import View
@@ -51,7 +52,7 @@ def backfill_schedule(view: View, form: Form) -> Done:
     start, end = _instant(form, "start"), _instant(form, "end")
     overlap = optional_text(form, "overlap") or "allow"
     number = _schedule(view, form).backfill(start, end, overlap)
-    return Done(f"{number:,} ticks will be fired, unless they were before.", {"ticks": number})
+    return Done(f"{counted(number, 'tick')} will be fired, unless fired before.", {"ticks": number})
 
 
 def delete_schedule(view: View, form: Form) -> Done:

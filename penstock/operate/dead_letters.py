@@ -12,6 +12,7 @@ from penstock.errors import ConfigurationError
 from penstock.job import Job
 from penstock.operate import actions
 from penstock.values.parse import nearest
+from penstock.values.plain import counted
 from penstock.values.status import Reason
 
 LIST = """
@@ -77,7 +78,7 @@ class DeadLetters(Sequence[Job[Any]]):
         return await self._host.bridge.run(self.discard)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} dead letters>"
+        return f"<{counted(len(self), 'dead letter')}>"
 
 
 def dead_letters(

@@ -175,7 +175,8 @@ def processes(patient: CheckContext) -> Iterable[Finding]:
     if silent:
         names = ", ".join(f"{process.host}/{process.pid}" for process in silent[:5])
         message = (
-            f"{len(silent)} processes are silent for longer than reap_after and no worker reaps them: {names}"
+            f"silent for longer than reap_after, and no worker reaps them: "
+            f"{counted(len(silent), 'process', 'processes')} ({names})"
         )
         yield Finding(
             "processes", Level.PROBLEM, message, "Start a worker: it takes back their work by itself."
@@ -194,7 +195,7 @@ def claims(patient: CheckContext) -> Iterable[Finding]:
     row = patient.database.read(lambda tx: tx.row(ORPHANS, age=age))
     if row and row[0]:
         first = f"such as {row[1]}, of jobs {str(row[2])[:200]}"
-        message = f"{row[0]} claims belong to processes that are gone, and no worker takes them back, {first}"
+        message = f"no worker takes back {counted(row[0], 'claim')} of processes that are gone, {first}"
         advice = "Start a worker: every worker reclaims. If one runs, its log says what keeps it; then: doctor --repair"
         yield Finding("claims", Level.PROBLEM, message, advice)
     else:
@@ -307,7 +308,9 @@ def reconciled_tables(patient: CheckContext) -> Iterable[Finding]:
         return
     for row in look(patient.database, patient.reconcilers):
         if row.expired:
-            message = f"{row.expired} rows of {row.table} are held by processes of {row.name} that are gone"
+            message = (
+                f"processes of {row.name} that are gone hold {counted(row.expired, 'row')} of {row.table}"
+            )
             advice = "Start a worker with --role reconciler or all: it takes them over by itself."
             yield Finding("reconcilers", Level.WARNING, message, advice)
         elif row.lag is not None and row.lag > LAG:
@@ -319,7 +322,9 @@ def reconciled_tables(patient: CheckContext) -> Iterable[Finding]:
                 "Start a worker with --role reconciler or all; if one runs, give the reconciler more workers=.",
             )
         else:
-            yield Finding("reconcilers", Level.OK, f"{row.name}: {row.eligible} rows due, {row.locked} held")
+            yield Finding(
+                "reconcilers", Level.OK, f"{row.name}: {counted(row.eligible, 'row')} due, {row.locked} held"
+            )
 
 
 def damaged_rows(patient: CheckContext) -> Iterable[Finding]:
@@ -328,7 +333,7 @@ def damaged_rows(patient: CheckContext) -> Iterable[Finding]:
     for one in found[:MOST_NAMED]:
         yield Finding("rows", Level.PROBLEM, one.message, one.advice)
     if len(found) > MOST_NAMED:
-        message = f"{len(found) - MOST_NAMED} more rows are damaged"
+        message = f"damaged besides: {counted(len(found) - MOST_NAMED, 'row')}"
         yield Finding("rows", Level.PROBLEM, message, "Mend what can be mended: penstock doctor --repair")
     if not found:
         yield Finding("rows", Level.OK, "no row is damaged")
@@ -339,9 +344,7 @@ def runs(patient: CheckContext) -> Iterable[Finding]:
     stuck_runs = patient.database.read(_stuck_runs)
     if not stuck_runs:
         return [Finding("runs", Level.OK, "no run is stuck")]
-    message = (
-        f"{len(stuck_runs)} runs are active, but nothing is queued, held, delayed or waiting: {stuck_runs[0]}"
-    )
+    message = f"{counted(len(stuck_runs), 'active run')} with nothing queued, held, delayed or waiting: {stuck_runs[0]}"
     return [Finding("runs", Level.PROBLEM, message, "Start a worker: it mends them within a minute or two.")]
 
 

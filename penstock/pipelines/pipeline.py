@@ -29,6 +29,7 @@ from penstock.task_options import read_options
 from penstock.values.fork_safety import cached_property
 from penstock.values.ids import id_to_make
 from penstock.values.parse import nearest
+from penstock.values.plain import counted
 from penstock.values.typed_json.json_text import decode as natural_value
 from penstock.values.typed_json.json_text import dumps, limited, loads
 from penstock.values.typed_json.parameters import KEYWORDS, REST
@@ -236,7 +237,9 @@ class Pipeline(Blueprint, Generic[P, R]):
             )
         names = [None] * len(given) if keys is None else list(keys)
         if len(names) != len(given):
-            raise ConfigurationError(f"{self.name}.trigger_many(): {len(given)} calls, but {len(names)} keys")
+            raise ConfigurationError(
+                f"{self.name}.trigger_many(): {counted(len(given), 'call')}, but {counted(len(names), 'key')}"
+            )
         news, connection = [], None
         for (args, kwargs), key in zip(given, names, strict=True):
             chosen = self if key is None else self.options(key=key)

@@ -7,6 +7,7 @@ from logging import DEBUG, INFO, WARNING
 
 from penstock.telemetry.events import Event
 from penstock.telemetry.messages import word
+from penstock.values.plain import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,11 @@ def _settled(event: RowSettled) -> str:
     )
 
 
-word(RowsClaimed, DEBUG, lambda e: f"{e.reconciler} claimed {e.count} rows in {e.seconds * 1000:.1f} ms")
+word(
+    RowsClaimed,
+    DEBUG,
+    lambda e: f"{e.reconciler} claimed {counted(e.count, 'row')} in {e.seconds * 1000:.1f} ms",
+)
 word(RowSettled, lambda e: WARNING if e.error else DEBUG, _settled)
 word(
     LeaseLost,
@@ -90,4 +95,4 @@ word(
     ),
 )
 word(RelatedBusy, DEBUG, lambda e: f"{e.reconciler} waits for rows that belong to {e.table} {e.row}")
-word(LocksSwept, INFO, lambda e: f"removed {e.count} orphaned locks from {e.table}")
+word(LocksSwept, INFO, lambda e: f"removed {counted(e.count, 'orphaned lock')} from {e.table}")

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from penstock.telemetry import events
 from penstock.telemetry.events import Event
+from penstock.values.plain import counted
 
 E = TypeVar("E", bound=Event)
 Level = int | Callable[[Any], int]
@@ -53,13 +54,12 @@ MOST_NAMES = 20
 def _announced(event: events.WorkerAnnounced) -> str:
     names = ", ".join(event.tasks[:MOST_NAMES])
     more = f" and {len(event.tasks) - MOST_NAMES} more" if len(event.tasks) > MOST_NAMES else ""
-    told = f"{len(event.tasks)} tasks ({names}{more})" if event.tasks else "no tasks"
-    told += f", {event.pipelines} pipelines" if event.pipelines else ""
-    told += f", {event.reconcilers} reconcilers" if event.reconcilers else ""
+    told = f"{counted(len(event.tasks), 'task')} ({names}{more})" if event.tasks else "no tasks"
+    told += f", {counted(event.pipelines, 'pipeline')}" if event.pipelines else ""
+    told += f", {counted(event.reconcilers, 'reconciler')}" if event.reconcilers else ""
     if not (event.tasks or event.reconcilers):
         told += ": it will do nothing. Import the modules that declare them where the app is made"
-    count = event.processes or 1
-    shape = f"{count} {'process' if count == 1 else 'processes'} of {event.concurrency} jobs at a time"
+    shape = f"{counted(event.processes or 1, 'process', 'processes')} of {counted(event.concurrency, 'job')} at a time"
     return f"worker on {event.database}, queues: {event.queues}, {shape}; {told}"
 
 
@@ -93,8 +93,8 @@ def _run_ended(event: events.RunEnded) -> str:
 
 WORDING: dict[type[Event], tuple[Level, Words]] = {
     events.JobsEnqueued: (DEBUG, lambda e: f"enqueued {e.count} of {e.task} to queue {e.queue}"),
-    events.RunsTriggered: (DEBUG, lambda e: f"triggered {e.count} runs of {e.pipeline}"),
-    events.JobsClaimed: (DEBUG, lambda e: f"claimed {e.count} jobs in {e.seconds * 1000:.1f} ms"),
+    events.RunsTriggered: (DEBUG, lambda e: f"triggered {counted(e.count, 'run')} of {e.pipeline}"),
+    events.JobsClaimed: (DEBUG, lambda e: f"claimed {counted(e.count, 'job')} in {e.seconds * 1000:.1f} ms"),
     events.AttemptSettled: (_settled_level, _settled),
     events.RunEnded: (lambda e: ERROR if e.status in ("failed", "halted") else DEBUG, _run_ended),
     events.RunRepaired: (
@@ -110,11 +110,14 @@ WORDING: dict[type[Event], tuple[Level, Words]] = {
         WARNING,
         lambda e: f"CommitFailed: the result of job {e.job_id} ({e.task}) was dropped: its claim was lost",
     ),
-    events.ClaimsReleased: (INFO, lambda e: f"gave back {e.count} jobs"),
-    events.WorkReleased: (INFO, lambda e: f"gave back {e.count} jobs of a stopped process; nothing is spent"),
-    events.JobsCancelled: (DEBUG, lambda e: f"cancelled {len(e.job_ids)} jobs that waited"),
+    events.ClaimsReleased: (INFO, lambda e: f"gave back {counted(e.count, 'job')}"),
+    events.WorkReleased: (
+        INFO,
+        lambda e: f"gave back {counted(e.count, 'job')} of a stopped process; nothing is spent",
+    ),
+    events.JobsCancelled: (DEBUG, lambda e: f"cancelled {counted(len(e.job_ids), 'waiting job')}"),
     events.JobCrashed: (lambda e: ERROR if e.status == "failed" else DEBUG, _crashed),
-    events.WorkReclaimed: (WARNING, lambda e: f"took back {e.count} jobs of dead processes"),
+    events.WorkReclaimed: (WARNING, lambda e: f"took back {counted(e.count, 'job')} of dead processes"),
     events.HandlerOverdue: (
         WARNING,
         lambda e: f"job {e.job_id} ({e.task}) runs on after its timeout of {e.seconds:g} s",
@@ -153,7 +156,10 @@ WORDING: dict[type[Event], tuple[Level, Words]] = {
     events.ChildReplaced: (INFO, lambda e: f"child {e.pid} took an empty place after {e.seconds:.2f} s"),
     events.ChildPostponed: (
         ERROR,
-        lambda e: f"{e.deaths} children in a row ended right after their start; the next in {e.seconds:g} s",
+        lambda e: (
+            f"{counted(e.deaths, 'child', 'children')} in a row ended right after the start; "
+            f"the next in {e.seconds:g} s"
+        ),
     ),
     events.ChildKilled: (ERROR, lambda e: f"killed child {e.pid}: {e.why}"),
     events.MetricsServed: (INFO, lambda e: f"metrics are served on {e.host}, port {e.port}"),

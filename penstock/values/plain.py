@@ -40,3 +40,8 @@ def moment(micros: int) -> datetime:
 def counted(number: int, one: str, many: str | None = None) -> str:
     """A number and its noun: `1 job`, `2 jobs`."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def were(number: int) -> str:
+    """A number and its verb: `1 was`, `2 were`."""
+    return counted(number, "was", "were")

@@ -41,7 +41,7 @@ def migrate(
             out.print(migrations.as_sql(found.database), markup=False, end="")
             return
         applied = found.migrate()
-        words = f"applied {applied} migrations" if applied else "nothing to do"
+        words = f"applied {counted(applied, 'migration')}" if applied else "nothing to do"
         out.print(f"{words}; the schema has version {version.LATEST}", markup=False)
     finally:
         found.close()
@@ -108,7 +108,7 @@ def prune(
     if as_json:
         show_json({"pruned": removed})
     else:
-        out.print(f"pruned {removed:,} jobs and runs", markup=False)
+        out.print(f"pruned {counted(removed, 'job or run', 'jobs and runs')}", markup=False)
 
 
 def _show(finding: examining.Finding) -> None:

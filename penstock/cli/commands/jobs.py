@@ -178,7 +178,7 @@ def _folded(found: Sequence[JobRow]) -> list[tuple[JobRow, int]]:
 
 def _why(job: JobRow, more: int) -> str | None:
     if more:
-        return f"{job.reason}; and {more:,} more steps of run {named(str(job.run_id))}"
+        return f"{job.reason}; and {counted(more, 'more step')} of run {named(str(job.run_id))}"
     return f"waits for {job.waits_for}" if job.waits_for else job.reason
 
 
@@ -255,7 +255,8 @@ def _lines(told: JobReport, obstacle: str | None) -> list[tuple[str, str]]:
     if job.key:
         lines.append(("key", job.key))
     cap = "no cap" if told.max_crashes is None else f"of {told.max_crashes}"
-    lines.append(("spent", f"{job.retry_count} retries, {job.crash_count} crashes {cap}"))
+    retries = counted(job.retry_count, "retry", "retries")
+    lines.append(("spent", f"{retries}, {counted(job.crash_count, 'crash', 'crashes')} {cap}"))
     lines.append(("created", instant(job.created_at)))
     if told.due_at is not None:
         lines.append(("due", instant(told.due_at)))

@@ -15,6 +15,7 @@ from penstock.cli.output import at, show_json, show_table, span, tell
 from penstock.schedules.rows import clock
 from penstock.schedules.times import instant_of
 from penstock.values.parse import parse_seconds
+from penstock.values.plain import counted
 
 if TYPE_CHECKING:
     from penstock.schedules.schedule import Tick
@@ -157,7 +158,7 @@ def backfill(
         now = instant_of(found.database.read(clock))
         number = found.schedule(name).backfill(_instant(start, now), _instant(end, now), overlap=overlap)
     tell(
-        f"{number:,} ticks will be fired, if they were not",
+        f"{counted(number, 'tick')} will be fired, unless fired before",
         {"schedule": name, "ticks": number},
         as_json=as_json,
     )

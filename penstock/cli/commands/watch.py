@@ -24,6 +24,7 @@ from penstock.operate.runs import OpenWait, find_run_or_job, open_waits
 from penstock.pipelines.model.graph_view import Graph, GraphNode
 from penstock.pipelines.run import Run
 from penstock.values.escape import in_line
+from penstock.values.plain import counted
 from penstock.values.status import JobStatus, Reason, RunStatus
 
 INTERVAL, PAUSE = 0.1, 0.5
@@ -261,7 +262,8 @@ def fold(graph: Graph, *, everything: bool) -> tuple[list[GraphNode], str]:
     unreached = sum(not node.total for node in others)
     told = [f"{count:,} {status}" for status, count in sorted(counts.items())]
     told += [f"{unreached:,} not reached"] if unreached else []
-    return drawn, f"{f'and {len(others):,} more' if drawn else f'{len(others):,} steps'}: {', '.join(told)}"
+    shown = f"and {len(others):,} more" if drawn else counted(len(others), "step")
+    return drawn, f"{shown}: {', '.join(told)}"
 
 
 def _line(node: GraphNode) -> tuple[RenderableType, ...]:

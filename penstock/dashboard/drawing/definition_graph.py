@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from penstock.pipelines.model.definition import Definition, Node, NodeKind
 from penstock.pipelines.model.edges import EdgeKind, own_edges
+from penstock.values.plain import counted
 
 JUNCTION = "junction"
 SWITCH = "switch"
@@ -77,7 +78,7 @@ def _stays(node: Node, sources: int, targets: int) -> bool:
 
 def _drawn(node: Node) -> DrawnNode:
     if node.kind is NodeKind.SWITCH:
-        return DrawnNode(node.key, SWITCH, "switch", f"{len(node.arms)} arms", node.scope)
+        return DrawnNode(node.key, SWITCH, "switch", counted(len(node.arms), "arm"), node.scope)
     if node.kind is NodeKind.FIRST:
         label = "first" if node.quorum == 1 else f"first {node.quorum}"
         return DrawnNode(node.key, JUNCTION, label, "goes on as soon as enough have ended", node.scope)

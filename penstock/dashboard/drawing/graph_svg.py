@@ -17,6 +17,7 @@ from penstock.dashboard.drawing.definition_graph import (
 )
 from penstock.dashboard.drawing.graph_layout import GraphLayout, LayoutNode, Points, Rectangle, lay_out
 from penstock.dashboard.drawing.svg import Svg, element, joined, number, shortened
+from penstock.values.plain import counted
 
 MARGIN = 14.0
 HEIGHT = 56.0
@@ -122,7 +123,7 @@ class _Drawing:
         steps = sum([node.kind not in (JUNCTION, SWITCH) for node in self.graph.nodes])
         return element(
             "svg",
-            element("title", f"{self.graph.name}: {steps} steps"),
+            element("title", f"{self.graph.name}: {counted(steps, 'step')}"),
             element("desc", self._description()),
             element("g", *[self._box(scope) for scope in sorted(layout.boxes)], class_="graph-boxes"),
             element(

@@ -223,7 +223,7 @@ def _of_state(row: Row) -> Iterator[Damage]:
     counts = (generation, LAST_GENERATION), (retries, MOST_COUNTED), (crashes, MOST_COUNTED)
     if any(not 0 <= value <= most for value, most in counts):
         message = (
-            f"job {id} has counts that cannot be: {generation} attempts, {retries} retries, {crashes} crashes"
+            f"job {id} has counts that cannot be: attempts {generation}, retries {retries}, crashes {crashes}"
         )
         yield Damage(f"job {id}", message, partial(_clamp, str(id)))
 

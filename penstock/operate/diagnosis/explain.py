@@ -155,7 +155,7 @@ def _limit(tx: Transaction, report: JobReport) -> Cause:
     key = str(report.job.waits_for)
     holders = [str(id) for (id,) in tx.rows(HOLDERS, key=key, limit=MOST)]
     held = f"; held by {', '.join(holders)}" if holders else ""
-    text = f"the limit {key!r} is full: {used} of {most} taken, {before} jobs before it{held}"
+    text = f"the limit {key!r} is full: {used} of {most} taken, jobs before it: {before}{held}"
     return Cause(
         "limit_full", text, {"limit": key, "most": most, "used": used, "before": before, "holders": holders}
     )

@@ -35,6 +35,7 @@ from penstock.queue.jobs import Attempt, Claim, EndedStep
 from penstock.values.failure import Failure
 from penstock.values.ids import new_id
 from penstock.values.outcome import Outcome
+from penstock.values.plain import counted, were
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 from penstock.values.typed_json.json_text import dumps, encode, limited, loads
 from penstock.values.typed_json.parameters import KEYWORDS, REST
@@ -92,7 +93,8 @@ def _bound(definition: Definition, args: Sequence[object], kwargs: Mapping[str, 
         (bound if name in names else extra)[name] = value
     if rest and REST not in params:
         raise ArgumentError(
-            definition.name, f"takes {len(names)} arguments, but {len(args)} were given by position"
+            definition.name,
+            f"takes {counted(len(names), 'argument')}, but {were(len(args))} given by position",
         )
     if extra and KEYWORDS not in params:
         raise ArgumentError(definition.name, "there is no such parameter", next(iter(extra)))

@@ -110,8 +110,9 @@ def check_place(engine_state: EngineState, tx: Transaction, run: str, name: obje
     depths = {node.depth for node in waits_for(engine_state, tx, run, name)}
     if path and len(path) not in depths:
         wanted = " or ".join(str(depth) for depth in sorted(depths))
+        wanted += " expand" if depths == {1} else " expands"
         raise ActionRefused(
-            f"path={path!r}: the waits for {name!r} are inside {wanted} expands, and a path has an index for each"
+            f"path={path!r}: the waits for {name!r} are inside {wanted}, and a path has an index for each"
         )
 
 

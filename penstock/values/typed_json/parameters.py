@@ -12,6 +12,7 @@ import typing_extensions
 
 from penstock.errors import ArgumentError, DefinitionError
 from penstock.values.parse import nearest
+from penstock.values.plain import counted, were
 from penstock.values.typed_json.annotations import describe, resolve, without_requests
 from penstock.values.typed_json.converter import TypeConverter
 
@@ -79,7 +80,7 @@ class Parameters:
             return dict(zip(self.positional_names, args, strict=True)), (), {}
         rest = args[len(self.positional_names) :]
         if rest and REST not in self.shapes:
-            self._refuse(f"takes {self._count()} positional arguments, but {len(args)} were given")
+            self._refuse(f"takes {self._positional()}, but {were(len(args))} given")
         named = dict(zip(self.positional_names, args, strict=False))
         extra: dict[str, object] = {}
         for name, value in kwargs.items():
@@ -114,7 +115,7 @@ class Parameters:
             name = self.positional_names[parameter]
             return name, self.shapes[name]
         if REST not in self.shapes:
-            self._refuse(f"takes {self._count()} positional arguments, but {parameter + 1} were given")
+            self._refuse(f"takes {self._positional()}, but {were(parameter + 1)} given")
         return self.rest_name, self.shapes[REST]
 
     def _require(self, named: Mapping[str, object]) -> None:
@@ -129,8 +130,9 @@ class Parameters:
             f"no such parameter; it takes ({', '.join(self.names)}){nearest(name, self.names)}", name
         )
 
-    def _count(self) -> str:
-        return str(len(self.positional_names) or "no")
+    def _positional(self) -> str:
+        count = len(self.positional_names)
+        return counted(count, "positional argument") if count else "no positional arguments"
 
     def _refuse(self, problem: str, parameter: str | None = None) -> None:
         raise ArgumentError(self.task, problem, parameter)

@@ -232,6 +232,16 @@ def test_who_may_be_silent_for_longer_than_we_may_is_not_marked(app: Penstock, p
     assert "(silent)" not in penstock("processes").text
 
 
+def test_show_tells_of_one_retry(app: Penstock, penstock: Run) -> None:
+    @app.task(name="again", retries=1)
+    def again() -> None:
+        raise ValueError
+
+    job = again.enqueue()
+    drain(app)
+    assert "1 retry, 0 crashes of 10" in penstock("show", job.id).text
+
+
 STEERING = set("\r\x1b\x9b\x7f\x85\u2028\u2029")
 
 

@@ -52,8 +52,9 @@ def test_silent_processes_and_orphaned_claims_are_found(app: Penstock) -> None:
     take(app, process)
     with travel(app, 100):
         assert "silent" in bad(app)["processes"].message
+        assert ": 1 process (host/1)" in bad(app)["processes"].message
         app.database.in_transaction(lambda tx: tx.run("DELETE FROM {processes}"))
-        assert "1 claims" in bad(app)["claims"].message
+        assert "takes back 1 claim of" in bad(app)["claims"].message
 
 
 def test_due_work_that_no_process_promotes_is_found(app: Penstock) -> None:

@@ -99,7 +99,7 @@ def test_a_poison_task_is_stopped_by_its_budget_while_the_others_go_on(shop: Sho
 @pytest.mark.one_database
 def test_children_that_die_at_their_start_again_and_again_are_held_back(shop: Shop) -> None:
     worker = shop.start_worker("--processes", "1", env={"PENSTOCK_CRASH_AT": "register.1:exit"})
-    eventually(lambda: "children in a row ended right after their start" in worker.log)
+    eventually(lambda: "children in a row ended right after the start" in worker.log)
     assert worker.running
     assert worker.log.count(" started\n") < 30
     assert worker.stop() == 0

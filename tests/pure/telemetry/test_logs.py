@@ -74,6 +74,26 @@ def test_text_lines_carry_time_level_pid_words_and_the_running_job(logger: loggi
     assert line[:4].isdigit()
 
 
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (JobsClaimed("p", 1, 0.0), "claimed 1 job in"),
+        (events.WorkReclaimed(1, 0), "took back 1 job of dead processes"),
+        (events.WorkReclaimed(2, 0), "took back 2 jobs of dead processes"),
+        (events.ClaimsReleased("p", 1), "gave back 1 job\n"),
+        (events.WorkReleased(1), "gave back 1 job of a stopped process"),
+        (events.JobsCancelled(("j",)), "cancelled 1 waiting job"),
+    ],
+)
+def test_one_is_not_written_as_many(logger: logging.Logger, event: Event, words: str) -> None:
+    stream = Stream()
+    logger.setLevel(logging.DEBUG)
+    out = written(logger, logs.TextFormatter(dict))
+    logs.attach(stream, logger)
+    stream.emit(event)
+    assert words in out.getvalue()
+
+
 def test_what_an_error_says_begins_no_line_and_steers_no_terminal(logger: logging.Logger) -> None:
     stream = Stream()
     out = written(logger, logs.TextFormatter(dict))

@@ -95,6 +95,13 @@ def test_a_call_that_does_not_fit_is_explained(args: Any, kwargs: Any, says: str
         Signature.of(plain, "shop.plain").encode_arguments(args, kwargs)
 
 
+def test_one_argument_is_not_written_as_many() -> None:
+    with pytest.raises(ArgumentError, match="takes 1 positional argument, but 2 were given$"):
+        Signature.of(lambda a: a).encode_arguments((1, 2), {})
+    with pytest.raises(ArgumentError, match="takes no positional arguments, but 1 was given$"):
+        Signature.of(lambda: None).encode_arguments((1,), {})
+
+
 def test_a_positional_only_parameter_cannot_be_named() -> None:
     def strict(a: int, /) -> None: ...
 

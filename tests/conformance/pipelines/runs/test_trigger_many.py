@@ -62,7 +62,7 @@ def test_what_is_wrong_with_one_is_wrong_with_all(app: Penstock, adding: Any) ->
         adding.trigger_many([(1,), ("x", "y", "z")])
     with pytest.raises(ArgumentError, match="trigger_many takes a tuple or a mapping"):
         adding.trigger_many([1, 2])
-    with pytest.raises(ConfigurationError, match="2 calls, but 1 keys"):
+    with pytest.raises(ConfigurationError, match="2 calls, but 1 key$"):
         adding.trigger_many([(1,), (2,)], keys=["a"])
     with pytest.raises(ConfigurationError, match=r"keys=\[...\]"):
         adding.options(key="a").trigger_many([(1,), (2,)])

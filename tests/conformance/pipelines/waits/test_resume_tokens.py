@@ -337,7 +337,7 @@ def test_a_signal_for_an_element_may_come_before_it_waits(app: Penstock) -> None
     ("name", "options", "words"),
     [
         ("aprove", {}, "no step of run .* waits for 'aprove'; it waits for approve.*Did you mean 'approve'"),
-        ("approve", {"path": (1, 2)}, "inside 1 expands"),
+        ("approve", {"path": (1, 2)}, "inside 1 expand,"),
         ("approve", {"path": "1"}, "give the index in each expand"),
         ("approve", {"path": (-1,)}, "give the index in each expand"),
     ],
