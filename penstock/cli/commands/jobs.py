@@ -18,6 +18,7 @@ from penstock.operate.jobs import JobFilter, JobReport, JobRow
 from penstock.operate.overview import Overview, QueueCounts, gauges
 from penstock.operate.processes import ProcessRow, obstacles
 from penstock.operate.runs import find_run_or_job
+from penstock.pipelines.advance.step_rows import NO_PAYLOAD
 from penstock.pipelines.model.expressions import path_of
 from penstock.values.escape import in_line
 from penstock.values.parse import nearest
@@ -267,7 +268,10 @@ def _lines(told: JobReport, obstacle: str | None) -> list[tuple[str, str]]:
         )
     if told.progress:
         lines.append(("progress", f"{told.progress[0]:.0%} {told.progress[1]}"))
-    lines.append(("arguments", told.payload))
+    if not job.run_id:
+        lines.append(("arguments", told.payload))
+    elif told.payload != NO_PAYLOAD:  # its other values come from the run and the steps before it
+        lines.append(("element", told.payload))
     if told.output is not None:
         lines.append(("result", told.output))
     return lines

@@ -396,6 +396,17 @@ def test_show_names_an_element_by_its_index(cli: Cli) -> None:
     assert f"{run.id}, step box[11]" in cli.on("show", step.id).text
 
 
+def test_show_of_a_step_tells_its_element_and_no_arguments_of_its_own(cli: Cli) -> None:
+    """The run has the arguments, and the steps before it have the rest."""
+    run = cli.trigger("pack", [0, 7])
+    drain(cli.app)
+    shown = {step.path: cli.on("show", step.id).text for step in run.steps()}
+    assert [path for path, text in shown.items() if "arguments" in text] == []
+    assert "element     7\n" in shown[1,]
+    assert "element" not in shown[()]
+    assert "arguments" in cli.on("show", cli.app.tasks["box"].enqueue(1).id).text
+
+
 def test_show_tells_the_result_and_the_lineage(cli: Cli) -> None:
     run = cli.trigger("pack", [1])
     drain(cli.app)
