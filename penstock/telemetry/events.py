@@ -111,6 +111,14 @@ class WorkerAnnounced(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class QueueUnused(Event):
+    """`penstock worker` was told to take from a queue that nothing has used yet. `advice`: the nearest known name."""
+
+    queue: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessStarted(Event):
     process: str
     host: str

@@ -134,6 +134,12 @@ WORDING: dict[type[Event], tuple[Level, Words]] = {
         ),
     ),
     events.WorkerAnnounced: (lambda e: INFO if e.tasks or e.reconcilers else WARNING, _announced),
+    events.QueueUnused: (
+        WARNING,
+        lambda e: (
+            f"no task of this app is for the queue {e.queue!r}, and no job has been in it yet{e.advice}"
+        ),
+    ),
     events.ProcessStarted: (
         INFO,
         lambda e: f"process {e.process} ({e.role}) started, pid {e.pid} on {e.host}",

@@ -11,6 +11,7 @@ from penstock.cli.exit_codes import UsageError, out
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting_on, opened
 from penstock.cli.output import show_json, show_table, span, tell
 from penstock.operate.overview import QueueCounts
+from penstock.operate.queues import find_unused
 
 queues = typer.Typer(help="List queues; pause and resume them.", rich_markup_mode=None)
 Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="its name")]
@@ -56,8 +57,11 @@ def pause(
     """Have no worker claim from a queue, until it is resumed."""
     with acting_on(app, database, by, why) as found:
         changed = found.pause_queue(queue)
+        unused = find_unused(found, [queue])
     words = f"queue {queue} is paused" if changed else f"queue {queue} was paused already"
-    tell(words, {"queue": queue, "paused": True, "changed": changed}, as_json=as_json)
+    words += "".join([f"; nothing has used it yet{advice}" for advice in unused.values()])
+    told = {"queue": queue, "paused": True, "changed": changed, "used": not unused}
+    tell(words, told, as_json=as_json)
 
 
 @queues.command()

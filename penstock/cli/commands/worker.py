@@ -21,14 +21,15 @@ from penstock.runtime.supervisor.worker_process import serve_alone
 from penstock.runtime.worker import WorkerOptions, details
 from penstock.settings import Settings
 from penstock.telemetry import logs
-from penstock.telemetry.events import MetricsServed, ProcessStarted, WorkerAnnounced
+from penstock.telemetry.events import MetricsServed, ProcessStarted, QueueUnused, WorkerAnnounced
 from penstock.values.lazy_import import Lazy
 from penstock.values.parse import nearest
 
 if TYPE_CHECKING:
     from penstock.cli import worker_monitor
+    from penstock.operate import queues as operate_queues
 else:
-    worker_monitor = Lazy("penstock.cli.worker_monitor")
+    worker_monitor, operate_queues = Lazy("penstock.cli.worker_monitor"), Lazy("penstock.operate.queues")
 
 
 def worker(
@@ -119,6 +120,9 @@ def _announce(app: Penstock, wanted: Settings, queues: str) -> None:
     def once(_: ProcessStarted) -> None:
         stop()
         app.events.emit(announced)
+        named = [limit.name for limit in wanted.queues or ()]
+        for queue, advice in operate_queues.find_unused(app, named).items():
+            app.events.emit(QueueUnused(queue, advice))
 
     stop = app.events.on(ProcessStarted, once)
 

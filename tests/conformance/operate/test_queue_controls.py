@@ -57,6 +57,20 @@ def test_a_paused_queue_with_nothing_in_it_is_listed(app: Penstock) -> None:
     assert [row.queue for row in app.queues()] == ["empty"]
 
 
+def test_pausing_a_queue_that_nothing_has_used_says_so(app: Penstock, database_url: str) -> None:
+    """It may be meant: a queue can be paused before its first job."""
+    job = enqueue(app, "quick", 1, queue="mail")
+    drain(app)
+    pause = ("queues", "pause", "--database", database_url)
+    told = call(*pause, "mial")
+    assert told.exit_code == 0
+    assert "queue mial is paused; nothing has used it yet. Did you mean 'mail'?" in told.output
+    assert [row.queue for row in app.queues()] == ["mial"]
+    assert "nothing has used it yet" in call(*pause, "mial").output
+    assert job.status == "succeeded"
+    assert call(*pause, "mail").output == "queue mail is paused\n"
+
+
 def test_every_change_changes_the_revision(app: Penstock) -> None:
     """Also if one control is lifted while another holds: a worker sees the sum only."""
     seen = []
