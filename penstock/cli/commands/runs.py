@@ -33,6 +33,12 @@ from penstock.values.status import RunStatus
 
 MOST_FAILURES = 10
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="its id, in short or whole")]
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:PIPELINE", help="such as shop:enrich_users; or a task, for a run of that one step"
+    ),
+]
 Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="[ARG]...", help="values as JSON or plain text; name=value by name"),
@@ -40,7 +46,7 @@ Arguments = Annotated[
 
 
 def run(
-    target: Annotated[str, typer.Argument(metavar="MODULE:PIPELINE")],
+    target: Target,
     arguments: Arguments = None,
     wait: Annotated[bool, typer.Option("--wait", help="watch it until it has ended")] = False,
     timeout: Annotated[
@@ -56,7 +62,7 @@ def run(
     why: Why = None,
     as_json: AsJson = False,
 ) -> None:
-    """Trigger a pipeline, and watch it with --wait."""
+    """Trigger a pipeline, or a task as one, and watch it with --wait."""
     pipeline = find_pipeline(target)
     args, kwargs = read_arguments(arguments or [])
     given = {"key": key, "delay": delay, "labels": label}
@@ -186,13 +192,13 @@ def fork(
 
 def then(
     run: RunId,
-    target: Annotated[str, typer.Argument(metavar="MODULE:PIPELINE")],
+    target: Target,
     arguments: Arguments = None,
     by: By = None,
     why: Why = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start a pipeline when a run has succeeded. It is skipped if that run does not succeed."""
+    """Start a pipeline, or a task as one, when a run has succeeded. It is skipped if that run does not succeed."""
     pipeline = find_pipeline(target)
     args, kwargs = read_arguments(arguments or [])
     app: Any = pipeline.host

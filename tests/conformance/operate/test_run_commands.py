@@ -123,6 +123,10 @@ def test_run_triggers_and_tells_the_id(cli: Cli) -> None:
 def test_a_task_can_be_run_as_a_pipeline_and_a_start_be_delayed(cli: Cli) -> None:
     id = cli.run("box", "7", "--delay", "60").text.strip()
     assert cli.app.run(id).status == "pending"
+    for command in ("run", "then"):
+        said = " ".join(cli(command, "--help").text.split())
+        assert "or a task" in said
+        assert "a run of that one step" in said
 
 
 def test_run_wait_shows_the_graph_and_the_result(cli: Cli) -> None:
