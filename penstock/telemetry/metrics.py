@@ -113,7 +113,7 @@ def _histogram(labels: Labels, parts: Mapping[str, float]) -> Iterable[tuple[str
 Counting = Callable[[Metrics, Event], None]
 
 COUNTERS = {
-    "jobs_enqueued_total": "Jobs enqueued by this process.",
+    "jobs_enqueued_total": "Jobs that callers enqueued in this process; steps of runs are not counted.",
     "runs_triggered_total": "Runs of pipelines triggered by this process.",
     "jobs_claimed_total": "Jobs claimed by this process.",
     "attempts_total": "Attempts settled by this process, by outcome.",

@@ -124,6 +124,24 @@ def test_what_is_enqueued_with_the_callers_connection_is_counted(app: Penstock) 
     assert 'penstock_runs_triggered_total{pipeline="p"} 2' in lines
 
 
+def test_steps_of_runs_are_not_among_the_jobs_enqueued(app: Penstock) -> None:
+    """No caller has enqueued them; their ends are counted, as those of all jobs."""
+    metrics = Metrics(app.events)
+    task = app.task(name="t")(lambda n: n)
+
+    @app.pipeline(name="p")
+    def p(n: int) -> Any:
+        return task(task(n))
+
+    p.trigger(1)
+    drain(app)
+    lines = metrics.text().splitlines()
+    assert not any(line.startswith("penstock_jobs_enqueued_total{") for line in lines)
+    assert 'penstock_jobs_ended_total{queue="default",status="succeeded",task="t"} 2' in lines
+    (meaning,) = [line for line in lines if line.startswith("# HELP penstock_jobs_enqueued_total")]
+    assert "steps of runs are not counted" in meaning
+
+
 def test_the_tables_are_made_without_a_word_in_the_applications_log(empty_database_url: str) -> None:
     out = io.StringIO()
     handler = logging.StreamHandler(out)
