@@ -51,7 +51,9 @@ T = TypeVar("T")
 Migrated: TypeAlias = Callable[[str], AbstractContextManager[str]]
 
 os.environ.pop("COLUMNS", None)
-"""pytest-xdist sets it: commands would take it for the wish of a person to have tables of that width."""
+os.unsetenv("COLUMNS")
+"""pytest-xdist sets it, and readline does behind Python's back: commands would take it for the wish of a person to have
+tables of that width."""
 
 SINGLE_KINDS = {f"{kind}_{what}": kind for kind in KINDS for what in ("url", "server")}
 SESSION = pytest.StashKey[Path]()
