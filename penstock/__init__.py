@@ -1,6 +1,7 @@
 """Penstock: durable pipelines on the database you already have."""
 
 import typing as _typing
+from importlib import import_module as _import_module
 
 from penstock.values.lazy_import import Lazy as _Lazy
 
@@ -66,6 +67,8 @@ models need some of them, and the command line can handle Ctrl-C before it impor
 
 
 def __getattr__(name: str) -> _typing.Any:
+    if name == "errors":  # a program that has only said `import penstock` may catch them
+        return _import_module("penstock.errors")
     if name not in _WHEN_ASKED_FOR:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(_Lazy(f"penstock.{_WHEN_ASKED_FOR[name]}"), name)

@@ -6,7 +6,7 @@ been in it. A queue that is paused before its first job is not known by that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -18,8 +18,10 @@ from penstock.values.typed_json.json_text import decode
 WORKED_OFF = "SELECT queue FROM {rollups} UNION SELECT queue FROM {tallies}"
 
 
-def find_unused(app: Any, names: Iterable[str]) -> dict[str, str]:
+def find_unused(app: Any, names: Sequence[str]) -> dict[str, str]:
     """Those of these names that nothing has used, each with the nearest known name as advice, or no advice."""
+    if not names:
+        return {}
     known = set(_declared(app))
     left = [name for name in names if name not in known]
     if left:

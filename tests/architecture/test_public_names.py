@@ -50,3 +50,9 @@ def test_what_is_wanted_later_is_not_there_at_first() -> None:
 
 def test_what_is_wanted_later_can_be_seen() -> None:
     assert set(penstock.__all__) <= set(dir(penstock))
+
+
+def test_errors_can_be_caught_by_a_program_that_has_only_imported_the_package() -> None:
+    script = "import penstock; print(issubclass(penstock.errors.JobFailed, penstock.errors.PenstockError))"
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "True"
