@@ -16,8 +16,8 @@ To add a page:
    and `{ids}` only; names that users choose go into the query string.
 4. Write `templates/<subject>.html`, which extends `base.html`. Templates have: `page` (the data), `title`, `view`,
    `viewer`, `may("jobs")`, `url("/jobs", task=name)`, `here(before=id)`, `act("retry-jobs")`, `static("penstock.css")`,
-   `notice`; the filters `span` (seconds), `number`, `short` (an id) and `json`. No inline script and no inline style:
-   the content security policy refuses them.
+   `notice`; the filters `span` (seconds), `number`, `counted("job")`, `short` (an id) and `json`. No inline script and
+   no inline style: the content security policy refuses them.
 
 The look is in three files of `static/`: tokens and parts in `penstock.css`, what improves a page in `penstock.js`, an
 icon for each status, section and verb in `icons.svg`. Templates build pages from the macros of `macros.html` (badges,

@@ -13,6 +13,7 @@ from penstock.dashboard.drawing.svg import Svg
 from penstock.dashboard.pictures import PICTURES
 from penstock.errors import ConfigurationError
 from penstock.values.escape import in_text
+from penstock.values.plain import counted
 
 try:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -42,7 +43,7 @@ def environment() -> Environment:
     )
     made.globals.update(PICTURES)
     made.filters.update(span=span, number=number, rate=rate, json=as_json_text)
-    made.filters.update(short=short, ticked=ticked, dotted=dotted)
+    made.filters.update(short=short, ticked=ticked, dotted=dotted, counted=counted)
     return made
 
 

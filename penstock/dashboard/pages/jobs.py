@@ -15,6 +15,7 @@ from penstock.operate.diagnosis import explain
 from penstock.operate.jobs import find_job
 from penstock.operate.pages.job import JobAttempt, JobDetail, job_detail
 from penstock.operate.pages.job_search import FoundJobs, JobSearch, search
+from penstock.pipelines.advance.step_rows import NO_PAYLOAD
 from penstock.queue.jobs import SCHEDULE_HEADER, headers_of
 from penstock.values.status import JobStatus, Reason
 
@@ -123,10 +124,12 @@ def _job_data(view: View, detail: JobDetail) -> dict[str, object]:
     one = detail.job
     task = view.app.tasks.get(one.task)
     values = json.loads(detail.payload) if view.sees_everything else None
+    # A step has at most its element: its other values come from the run and the steps before it.
+    payload = None if one.run_id and detail.payload == NO_PAYLOAD else detail.payload
     return {
         "job": one,
         "why": Reason.stored(one.reason).explanation if one.reason else None,
-        "arguments": view.shown(one.task, "arguments", detail.payload),
+        "arguments": view.shown(one.task, "arguments", payload),
         "result": view.shown(one.task, "result", detail.output),
         "options": detail.options,
         "max_crashes": detail.max_crashes,

@@ -151,6 +151,34 @@ def test_a_job_tells_its_story(shop: Shop) -> None:
     assert any("worker" in cause["text"] for cause in causes)
 
 
+def test_a_step_shows_its_element_and_no_arguments_that_it_has_not(app: Penstock) -> None:
+    """Its other values come from the run and from the steps before it."""
+
+    @app.task(name="pages")
+    def pages(book: str) -> list[str]:
+        return [book]
+
+    @app.task(name="scan")
+    def scan(page: str) -> str:
+        return page
+
+    @app.pipeline(name="digitise")
+    def digitise(book: str) -> object:
+        return scan.map(pages(book)).collect()
+
+    run = digitise.trigger("walden")
+    drain(app)
+    ann = browser(app)
+    steps = {row["task"]: row["id"] for row in ann.get(f"/jobs.json?run={run.id}").json["jobs"]}
+    assert ann.get(f"/jobs/{steps['pages']}.json").json["arguments"] is None
+    first, element = ann.get(f"/jobs/{steps['pages']}").text, ann.get(f"/jobs/{steps['scan']}").text
+    assert "Arguments</h2>" not in first
+    assert "Element</h2>" not in first
+    assert "Arguments</h2>" not in element
+    assert "Element</h2>" in element
+    assert "0 retries, 0 crashes" in first
+
+
 def test_payloads_are_hidden_redacted_and_cut(shop: Shop) -> None:
     bad, large = shop.charge.enqueue(7), shop.receipt.enqueue(1, "x" * 100_000)
     drain(shop.app)

@@ -23,7 +23,7 @@ from tests.conformance.pipelines.retention.test_retention_keeps_what_is_needed i
 from tests.conformance.rows import count
 
 Act = Callable[[], object]
-BLOCKED = 0.2
+BLOCKED = 0.1
 """A thread that has not come back after that waits for this one: this one goes on first."""
 
 
