@@ -165,7 +165,7 @@ def pytest_collection_finish() -> None:
 
     By itself it looks after every 700 objects, which takes 3 % of the time of all tests.
     """
-    _keep_for_good()
+    gc.freeze()
     gc.set_threshold(10_000, 20, 20)
     gc.enable()
 

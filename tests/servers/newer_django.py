@@ -38,7 +38,8 @@ def _make(folder: Path) -> None:
     if python is None:
         raise Unavailable(f"Django 6 needs Python {'.'.join(map(str, OLDEST))} or newer, and none is found")
     _run([python, "-m", "venv", str(folder)])
-    _run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *WANTED, *_dependencies()])
+    install = ["-m", "pip", "install", "--quiet", "--no-compile"]  # most of it is never imported
+    _run([str(folder / "bin" / "python"), *install, *WANTED, *_dependencies()])
     (folder / "complete").touch()
 
 
