@@ -1,13 +1,14 @@
 """Statements counted on the wire: a TCP relay before the server that reads what clients send.
 
-It counts simple queries and executions of prepared statements, whatever the driver; it is used for counting only,
-never while something is timed.
+It counts simple queries and executions of prepared statements, whatever the driver; what is counted is not timed in the
+same run. With a delay it stands for the way to a server that is elsewhere.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -18,8 +19,10 @@ STATEMENTS = b"QE"
 class Relay:
     """Listens on a port of its own and passes everything on."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, delay: float = 0.0) -> None:
         self.target = port
+        self.delay = delay
+        """Seconds that everything takes on its way, in each direction."""
         self.statements = 0
         self._lock = threading.Lock()
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -34,14 +37,14 @@ class Relay:
                 for end in (client, server):
                     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 threading.Thread(target=self._pass_on, args=(client, server), daemon=True).start()
-                threading.Thread(target=_copy, args=(server, client), daemon=True).start()
+                threading.Thread(target=self._pass_back, args=(server, client), daemon=True).start()
 
     def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
         """From the client to the server, reading the frames on the way."""
         buffer, started = b"", False
         with suppress(OSError):
             while data := client.recv(65536):
-                server.sendall(data)
+                self._send(server, data)
                 buffer += data
                 buffer, started = self._read(buffer, started)
         for end in (client, server):
@@ -68,21 +71,25 @@ class Relay:
                 self.statements += found
         return buffer, started
 
+    def _pass_back(self, server: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError):
+            while data := server.recv(65536):
+                self._send(client, data)
+        with suppress(OSError):
+            client.shutdown(socket.SHUT_RDWR)
+
+    def _send(self, target: socket.socket, data: bytes) -> None:
+        if self.delay:
+            time.sleep(self.delay)
+        target.sendall(data)
+
     def close(self) -> None:
         self._server.close()
 
 
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(65536):
-            target.sendall(data)
-    with suppress(OSError):
-        target.shutdown(socket.SHUT_RDWR)
-
-
 @contextmanager
-def relay(port: int) -> Iterator[Relay]:
-    found = Relay(port)
+def relay(port: int, delay: float = 0.0) -> Iterator[Relay]:
+    found = Relay(port, delay)
     try:
         yield found
     finally:

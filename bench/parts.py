@@ -3,7 +3,7 @@
 Penstock with all parts and Penstock without one of them take turns on one PostgreSQL, pair by pair. A figure is the
 gain of the part: how much better the run with it was than the run without it right before or after. The parts are
 those of `FastPath` in `penstock/database/dialect.py`; `settle` takes `presume` and `plan` with it, and `all` leaves
-every part out.
+every part out. With `--away 0.5` the server is half a millisecond away: round trips have their price then.
 
 `BENCH_WITHOUT=claim,offer` in the environment leaves parts out in the processes of any benchmark. Only the benchmark's
 own app reads it: it is no setting of Penstock.
@@ -23,6 +23,7 @@ from statistics import median
 from rich.table import Table
 
 from bench import server
+from bench.counting import relay
 from bench.driver import bench
 from bench.field import CHECKOUT, Contender
 from bench.report import Results, console, machine, shown
@@ -51,7 +52,7 @@ def main() -> None:
         for turn in range(options.rounds):
             for workload in workloads:
                 for part in parts:
-                    pair = _pair(postgres, workload, part, options.scale, turn, results)
+                    pair = _pair(postgres, workload, part, options.scale, options.away / 1000, turn, results)
                     gains[workload.name, part].append(_gain(workload, *pair))
             results.save(options.json)
     console.print(_table(workloads, parts, gains))
@@ -67,17 +68,23 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="0.1: a tenth of the jobs")
     parser.add_argument("--server", default="", help="PostgreSQL by version or by the folder of its programs")
+    parser.add_argument("--away", type=float, default=0.0, help="milliseconds to the server, and back again")
     parser.add_argument("--json", type=Path, default=CHECKOUT / ".cache" / "parts.json", help="where to save")
     return parser.parse_args()
 
 
 def _pair(
-    postgres: Postgres, workload: Workload, part: str, scale: float, turn: int, results: Results
+    postgres: Postgres, workload: Workload, part: str, scale: float, away: float, turn: int, results: Results
 ) -> tuple[Figures, Figures]:
     """With and without the part; which of them is first changes from round to round."""
     found: dict[str, Figures] = {}
     for left_out in ("", part) if turn % 2 else (part, ""):
-        with _leaving_out(left_out), bench(postgres, Contender("penstock", sys.executable), scale) as place:
+        with (
+            _leaving_out(left_out),
+            relay(postgres.port, away) as way,
+            bench(postgres, Contender("penstock", sys.executable), scale) as place,
+        ):
+            place.port = way.port if away else postgres.port
             found[left_out] = workload.measure(place)
         results.add(workload.name, f"without {part}" if left_out else f"with {part}", found[left_out])
     figure = FIGURES[workload.name]
