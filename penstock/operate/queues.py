@@ -19,7 +19,7 @@ WORKED_OFF = "SELECT queue FROM {rollups} UNION SELECT queue FROM {tallies}"
 
 
 def find_unused(app: Any, names: Sequence[str]) -> dict[str, str]:
-    """Those of these names that nothing has used, each with the nearest known name as advice, or no advice."""
+    """Find those of these names that nothing has used, each with the nearest known name as advice, or no advice."""
     if not names:
         return {}
     known = set(_declared(app))
